@@ -355,6 +355,18 @@ pub struct Directives {
     /// Number of the latest drill that the parent received; 0 before any.
     #[prost(uint64, tag = "41")]
     pub drill: u64,
+    /// To a client that has just subscribed to a bucket: tokens that it is granted once.
+    #[prost(message, repeated, tag = "43")]
+    pub grants: ::prost::alloc::vec::Vec<Grant>,
+}
+/// Tokens of a bucket for requests that a client receives at once after its start, in addition to those of its part
+/// of the pool. They are not refilled, and lapse after 10 s.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Grant {
+    #[prost(string, tag = "1")]
+    pub bucket: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub tokens: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BucketDirective {

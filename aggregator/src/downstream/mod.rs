@@ -3,10 +3,12 @@
 
 mod child_aggregators;
 mod foreign;
+mod newcomers;
 mod traffic;
 
 pub(crate) use child_aggregators::{ChildAggregator, ChildAggregators};
 pub(crate) use foreign::{ForeignClients, is_foreign};
+pub(crate) use newcomers::Newcomers;
 pub(crate) use traffic::{Shares, Traffic};
 
 use std::collections::BTreeSet;
@@ -35,6 +37,7 @@ pub(crate) struct Downstream {
     pub(crate) sessions: Sessions,
     pub(crate) aggregators: ChildAggregators,
     pub(crate) foreign: ForeignClients,
+    pub(crate) newcomers: Newcomers,
     /// The directives for clients.
     pub(crate) client_board: Board,
     /// The time of the latest division of limits between clients and child aggregators, and true if there
@@ -52,6 +55,7 @@ impl Downstream {
                 .with_decisions_per_s_max(bounds.decisions_per_s_max),
             aggregators: ChildAggregators::default(),
             foreign: ForeignClients::default(),
+            newcomers: Newcomers::default(),
             client_board: Board::default(),
             divided: None,
             joined: None,
@@ -102,6 +106,8 @@ impl Downstream {
     pub(crate) fn prune(&mut self, now: MonoTime) {
         self.sessions.prune(now);
         self.aggregators.prune(now);
+        let sessions = &self.sessions;
+        self.newcomers.prune(now, |client| sessions.get(client).is_some_and(|child| child.stream.is_some()));
     }
 
     /// The number of children with a stream.

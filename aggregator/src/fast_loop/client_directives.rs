@@ -5,7 +5,7 @@ use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
     BucketDirective, Headroom, KeyDirective, PoolDepth, Posted, Terms, Values, ZonePool,
 };
-use plimsoll_core::law::{ZoneClaimant, divide_room, fast_ratio};
+use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
@@ -55,6 +55,14 @@ impl FastLoop {
             ..*posted.terms()
         };
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
+    }
+
+    /// Takes tokens for a client that has just joined, up to a depth at which a burst of requests passes. `pool` is the
+    /// zone's, which `clients` share. Returns `None` while there are too few.
+    pub(crate) fn grant(&mut self, bucket: &Bucket, pool: &ZonePool, clients: u32) -> Option<Tokens> {
+        pool.rate.rate()?;
+        let own = Guard::pool(pool, None, clients, &self.parameters).depth;
+        self.buckets.get_mut(bucket)?.headroom.grant(self.parameters.grant_depth_requests - own.as_f64())
     }
 
     /// The directives of all keys, and the pool that their requests share.

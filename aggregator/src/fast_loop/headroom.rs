@@ -3,7 +3,7 @@
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{Headroom, Terms, ZonePool};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{FirstExcess, LearnedDepth, Parameters, Slack};
+use plimsoll_core::law::{FirstExcess, Grants, LearnedDepth, Parameters, Slack};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Counts;
 
@@ -13,6 +13,7 @@ use super::client_directives::rounded;
 #[derive(Debug)]
 pub(super) struct BucketHeadroom {
     excess: FirstExcess,
+    grants: Grants,
     slack: Slack,
     depth: LearnedDepth,
     /// Requests/s that its clients may pass of all keys together; 0 in overload.
@@ -25,6 +26,7 @@ impl BucketHeadroom {
     pub(super) fn new(parameters: &Parameters) -> Self {
         Self {
             excess: FirstExcess::default(),
+            grants: Grants::default(),
             slack: Slack::new(parameters),
             depth: LearnedDepth::default(),
             room: 0.0,
@@ -43,8 +45,15 @@ impl BucketHeadroom {
     ) -> bool {
         let directed = self.directed.replace(now).unwrap_or(now);
         self.room = room;
-        self.excess.on_span(room, offered, now.since(directed), parameters);
+        let span = now.since(directed);
+        self.excess.on_span(room, offered, span, parameters);
+        self.grants.on_span(room, offered, span, parameters);
         self.excess.is_left()
+    }
+
+    /// Takes tokens for a client that has just joined and lacks `wanted` of them; `None` while there are too few.
+    pub(super) fn grant(&mut self, wanted: f64) -> Option<Tokens> {
+        self.grants.take(wanted)
     }
 
     /// Adapts slack and depth after a period with these counts of all keys.

@@ -1,11 +1,16 @@
 //! The zone as the parent of its children: takes their reports and answers with directives.
 
-use plimsoll_core::directive::Message;
+use std::collections::BTreeMap;
+
+use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::directive::{GRANTS_MAX, Message, Posted};
 use plimsoll_core::exchange::{Parent, StreamId, StreamRejected};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Report, Role};
 
 use super::Zone;
+use crate::downstream::Downstream;
 
 impl Parent for Zone {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
@@ -44,6 +49,9 @@ impl Parent for Zone {
         let mut message =
             self.downstream.next_message(now, stream, head, values, self.kills.kills(), hops)?;
         message.head.upstream_age = self.upstream.freshness.age(now);
+        if values {
+            message.head.grants = self.grants(now, stream);
+        }
         Some(message)
     }
 
@@ -57,6 +65,30 @@ impl Parent for Zone {
 }
 
 impl Zone {
+    /// Returns the tokens granted to a client that has just joined, for the buckets that have headroom and tokens
+    /// left to grant.
+    fn grants(&mut self, now: MonoTime, stream: StreamId) -> BTreeMap<Bucket, Tokens> {
+        let mut grants = BTreeMap::new();
+        let Downstream { sessions, newcomers, client_board, .. } = &mut self.downstream;
+        let Some(client) = sessions.by_stream(stream).map(|child| child.identity.instance) else {
+            return grants;
+        };
+        let Some(waiting) = newcomers.buckets_of(now, client) else { return grants };
+        waiting.retain(|bucket| {
+            let terms = client_board.get(bucket).map(Posted::terms);
+            let Some((pool, clients)) = terms.and_then(|terms| terms.pool.zip(terms.clients)) else {
+                return true;
+            };
+            if grants.len() >= GRANTS_MAX {
+                return true;
+            }
+            let granted = self.fast_loop.grant(bucket, &pool, clients);
+            grants.extend(granted.map(|tokens| (bucket.clone(), tokens)));
+            granted.is_none()
+        });
+        grants
+    }
+
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
         self.downstream.greet(now, stream, identity.clone(), report, &self.board)?;

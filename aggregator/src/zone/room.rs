@@ -56,6 +56,9 @@ impl Zone {
                 }
             }
             self.room.refused.on_room(bucket);
+            if child.identity.role == Role::Client && !child.is_subscribed(bucket) {
+                self.downstream.newcomers.on_subscription(now, child.identity.instance, bucket);
+            }
             child.subscribe(bucket);
             // The class that tenants fold into must find room before they do.
             if let Some(id) = self.keys.declare(bucket) {

@@ -36,6 +36,8 @@ struct Set {
     part: Guard,
     /// The tokens after the last refill.
     tokens: Tokens,
+    /// Tokens beyond the depth, granted because this client has just joined, and the time until they lapse.
+    granted: (Tokens, Duration),
     /// Tokens used up to the last refill, modulo 2^32. Threads that decide while a refill begins may exceed
     /// the tokens.
     used: u32,
@@ -110,6 +112,17 @@ impl Guards {
         }
     }
 
+    /// Adds tokens to a bucket's headroom pool that this client was granted because it has just joined. They are
+    /// not refilled, and lapse. No bucket without a pool has any.
+    pub(crate) fn grant(&mut self, table: &Table, bucket: u32, tokens: Tokens) {
+        let id = table.headroom(bucket);
+        let Some(set) = self.set.get_mut(&id) else { return };
+        let most = Tokens::new(self.parameters.grant_depth_requests);
+        set.granted = (tokens.min(most), self.parameters.grant_lapse);
+        set.refill(table, id, Duration::ZERO);
+        table.refill();
+    }
+
     fn put(&mut self, table: &Table, id: u32, of_zone: OfZone) {
         let part = of_zone.part(table, id, &self.offered, &self.parameters);
         match self.set.entry(id) {
@@ -125,7 +138,8 @@ impl Guards {
             }
             Entry::Vacant(vacant) => {
                 let used = table.counters.used(id);
-                vacant.insert(Set { of_zone, part, tokens: part.depth, used, debt: 0, measured: 0 });
+                let granted = (Tokens::NONE, Duration::ZERO);
+                vacant.insert(Set { of_zone, part, tokens: part.depth, granted, used, debt: 0, measured: 0 });
                 table.fill(id, part.depth, part.depth);
                 table.refill();
             }
@@ -223,6 +237,10 @@ impl Set {
         self.used = used;
         self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, self.part.depth);
         self.tokens = self.tokens.pay(&mut self.debt);
-        table.fill(id, self.tokens, self.part.depth);
+        let (granted, left) = self.granted;
+        let left = left.saturating_sub(elapsed);
+        let lapses = left.is_zero() || self.part.depth == Tokens::NONE;
+        self.granted = if lapses { Default::default() } else { (granted.pay(&mut self.debt), left) };
+        table.fill(id, self.tokens.plus(self.granted.0), self.part.depth);
     }
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, StaleDirective, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::names::KeyId;
+use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Batches, Counts, Evidence, Report, Role};
 
@@ -190,7 +191,18 @@ impl Subscription {
         } else {
             changed.into_iter().for_each(|bucket| self.publish(bucket));
         }
+        if accepted.is_ok() {
+            message.grants.into_iter().for_each(|(bucket, tokens)| self.apply_grant(id, &bucket, tokens));
+        }
         accepted
+    }
+
+    /// Adds tokens that an aggregator grants, if that is the owner of the bucket.
+    fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: Tokens) {
+        let Some(at) = self.buckets.iter().position(|known| known == bucket) else { return };
+        if self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id)) {
+            self.publisher.guards.grant(&self.table, at as u32, tokens);
+        }
     }
 
     /// Applies a directive of an aggregator, if that is the owner of the bucket. Returns the id of the bucket

@@ -65,6 +65,12 @@ impl Tokens {
         Self(self.0 - paid * Self::ONE)
     }
 
+    /// Returns the sum with other tokens.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// Returns the tokens after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts to a
     /// depth that has become smaller.
     #[must_use]

@@ -22,6 +22,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::coherent::Coherence;
+use crate::decision::token_bucket::Tokens;
 use crate::decision::{Coin, Mode};
 use crate::kill::drill::Drill;
 use crate::kill::{Kill, KillGeneration};
@@ -37,6 +38,9 @@ use crate::rollout::Cohort;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
+
+/// The grants in one message, at most; further ones wait for the next.
+pub const GRANTS_MAX: usize = 64;
 
 /// A message from a parent to a child.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -73,6 +77,9 @@ pub struct Directives {
     /// To an aggregator: the known number of aggregators between it and the controller, the parent included.
     /// A controller sends 0.
     pub above: u32,
+    /// To a client that has just joined: tokens for requests at once, by bucket, in addition to those of its pool. They
+    /// are granted once and lapse. At most [`GRANTS_MAX`].
+    pub grants: BTreeMap<Bucket, Tokens>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }

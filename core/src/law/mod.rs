@@ -25,7 +25,7 @@ pub use burst::Burst;
 pub use fairness::{Claimant, Class, Division, HeldPart, divide_hold};
 pub use fast_loop::{Spread, Window, fast_ratio};
 pub use guard::{Guard, SLACK_PERIOD, Slack, ZoneGuard, client_rate};
-pub use headroom::{FirstExcess, LearnedDepth, ZoneClaimant, divide_room};
+pub use headroom::{FirstExcess, Grants, LearnedDepth, ZoneClaimant, divide_room};
 pub use parameters::Parameters;
 pub use smoothing::smoothed;
 pub use weight::{InvalidWeight, Weight};

@@ -87,6 +87,22 @@ pub struct Parameters {
     /// The depth of a zone's pools together up to which the learned factor raises them, in seconds of the
     /// zone's even part of the limit.
     pub pool_burst: Duration,
+    /// The depth of a zone's pools together that is divided evenly between few clients, in requests. Gives no pool
+    /// more than `pool_depth_requests`.
+    pub pool_few_requests: f64,
+    /// The depth that is divided evenly between few clients, in seconds of the rate of all pools; the smaller of
+    /// the two applies.
+    pub pool_few_time: Duration,
+    /// The depth in requests up to which a client that has just joined is granted what its pool lacks.
+    pub grant_depth_requests: f64,
+    /// The most requests that a zone grants at once to clients that have just joined.
+    pub grant_requests: f64,
+    /// The most requests that a zone grants at once, in seconds of its room; the smaller of the two applies.
+    pub grant_time: Duration,
+    /// The time in which a zone that uses less than its room may grant as much again.
+    pub grant_refill: Duration,
+    /// The time after which tokens that a client was granted lapse.
+    pub grant_lapse: Duration,
     /// The interval at which a client refills its guards.
     pub refill: Duration,
     /// The longest burst of a tenant at its full multiplier.
@@ -157,6 +173,13 @@ impl Default for Parameters {
             pool_requests: 1.0,
             pool_depth_requests: 32.0,
             pool_burst: Duration::from_millis(500),
+            pool_few_requests: 50.0,
+            pool_few_time: Duration::from_millis(400),
+            grant_depth_requests: 25.0,
+            grant_requests: 60.0,
+            grant_time: Duration::from_secs(1),
+            grant_refill: Duration::from_secs(2),
+            grant_lapse: Duration::from_secs(10),
             refill: Duration::from_millis(10),
             burst_time: Duration::from_secs(2),
             burst_fade: 0.2,

@@ -18,7 +18,9 @@ use plimsoll_core::rollout::{Cohort, Percent};
 
 use super::DecodeError;
 use super::coherence::{decode_coherence, encode_coherence};
-use super::headroom::{decode_headroom, decode_pool, encode_headroom, encode_pool};
+use super::headroom::{
+    decode_grants, decode_headroom, decode_pool, encode_grant, encode_headroom, encode_pool,
+};
 use super::kill::{decode_kills, encode_kill};
 use super::scalars::{
     check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
@@ -68,6 +70,7 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         children_at_last_report: directives.children,
         aggregators_above: directives.above,
         parent_instance: directives.parent.map(encode_instance),
+        grants: directives.grants.iter().map(|(bucket, tokens)| encode_grant(bucket, *tokens)).collect(),
         ..wire::Directives::default()
     }
 }
@@ -205,6 +208,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         children: part.children_at_last_report,
         above: part.aggregators_above,
         parent: decode_optional_instance(part.parent_instance)?,
+        grants: decode_grants(&part.grants)?,
         buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
     })
 }

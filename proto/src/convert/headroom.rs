@@ -1,10 +1,13 @@
-//! Conversions of shared headroom: the part of an aggregator and the pool of its clients.
+//! Conversions of shared headroom: the part of an aggregator, the pool of its clients, and grants to new ones.
+
+use std::collections::BTreeMap;
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
+use plimsoll_core::directive::{GRANTS_MAX, Headroom, PoolDepth, ZonePool};
+use plimsoll_core::names::Bucket;
 
 use super::DecodeError;
-use super::scalars::{decode_rate, encode_rate};
+use super::scalars::{check_len, decode_name, decode_rate, encode_rate};
 use crate::wire;
 use wire::bucket_directive::Headroom as Wire;
 use wire::pool::Rate as WireRate;
@@ -48,4 +51,18 @@ pub(super) fn decode_pool(pool: wire::Pool) -> Result<ZonePool, DecodeError> {
         depth: PoolDepth::new(pool.depth_milli)?,
         burst: Tokens::new(pool.burst_milli as f64 / 1e3),
     })
+}
+
+pub(super) fn encode_grant(bucket: &Bucket, tokens: Tokens) -> wire::Grant {
+    wire::Grant { bucket: bucket.to_string(), tokens: u32::try_from(tokens.whole()).unwrap_or(u32::MAX) }
+}
+
+/// Decodes grants by bucket. Of several for one bucket the last counts.
+pub(super) fn decode_grants(grants: &[wire::Grant]) -> Result<BTreeMap<Bucket, Tokens>, DecodeError> {
+    check_len("grants", grants.len(), GRANTS_MAX)?;
+    let grant = |grant: &wire::Grant| {
+        let bucket = decode_name("grants", &grant.bucket, Bucket::new)?;
+        Ok((bucket, Tokens::new(f64::from(grant.tokens))))
+    };
+    grants.iter().map(grant).collect()
 }

@@ -206,6 +206,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
             report_interval: interval_ms.map(Duration::from_millis),
             children,
             above: children.unwrap_or_default(),
+            grants: [(Bucket::new("granted").unwrap(), Tokens::new(25.0))].into(),
             buckets,
         },
     )
@@ -276,6 +277,7 @@ fn largest_directives_stay_within_message_bounds() {
         parent: Some(InstanceId(u128::MAX)),
         children: Some(u32::MAX),
         above: u32::MAX,
+        grants: BTreeMap::new(),
         buckets,
     };
     let buckets = |count: usize, tenants| {
@@ -294,6 +296,11 @@ fn largest_directives_stay_within_message_bounds() {
         |directives| Directives { kills: (0..KILLED_BUCKETS_MAX).map(killed).collect(), ..directives };
     assert_eq!(check_directives(&with_kills(buckets(0, 0))), 1);
     assert_eq!(check_directives(&with_kills(buckets(1, 1_023))), 2, "kill generations precede the buckets");
+    let granted = |number| (Bucket::new(&longest(number)).unwrap(), Tokens::new(f64::from(u32::MAX)));
+    let with_grants =
+        |directives| Directives { grants: (0..GRANTS_MAX).map(granted).collect(), ..directives };
+    assert_eq!(check_directives(&with_grants(buckets(0, 0))), 1);
+    assert_eq!(check_directives(&with_grants(buckets(1, 1_023))), 1, "a full part has room for them");
 }
 
 fn round_trip_values(values: Values) -> Values {

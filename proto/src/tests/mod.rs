@@ -12,8 +12,8 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, Epoch, Headroom, KeyDirective, Leader, OnSilence, PoolDepth,
-    Terms, Values, ZonePool,
+    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader, OnSilence,
+    PoolDepth, Terms, Values, ZonePool,
 };
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};

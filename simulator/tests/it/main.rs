@@ -23,6 +23,8 @@ mod reference;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
+mod starts;
+#[cfg(test)]
 mod sums;
 #[cfg(test)]
 mod tenant_limit;

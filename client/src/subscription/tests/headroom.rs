@@ -117,6 +117,47 @@ fn larger_depth_makes_room_and_adds_no_tokens() {
     assert!(filled > 2 * pool_depth(&shallow, 1), "{filled}");
 }
 
+/// A client of ten with a pool of a few tokens, which is granted `tokens`. Also returns the tokens of its guard and
+/// pool.
+fn granted(tokens: f64) -> (TestClient, u64) {
+    let mut client = TestClient::new();
+    let zone = ZonePool { depth: PoolDepth::MIN, ..pool(Some(20.0), 60.0) };
+    client.direct(pooled(10, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
+    let message = client.message(pooled(10, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
+    let grants = [("api", tokens), ("unknown", 9.0)];
+    let grants = grants.map(|(bucket, tokens)| (Bucket::new(bucket).unwrap(), Tokens::new(tokens)));
+    client.subscription.on_directives(client.now, Directives { grants: grants.into(), ..message }).unwrap();
+    (client, depth(0.0) as u64 + pool_depth(&zone, 10))
+}
+
+#[test]
+fn granted_tokens_pass_once_and_are_not_refilled() {
+    for (tokens, passes) in [(0.0, 0), (12.0, 12), (25.0, 25), (1e9, 25)] {
+        let (mut client, own) = granted(tokens);
+        assert_eq!(u64::from(client.drain("acme")), own + passes, "{tokens} granted");
+        client.run("acme", 5_000, |_| 0);
+        assert!(u64::from(client.drain("acme")) <= own, "{tokens} granted");
+    }
+}
+
+#[test]
+fn granted_tokens_lapse_after_their_time_and_without_headroom() {
+    let steps = |span: Duration| (span.as_millis() / TICK.as_millis()) as u32;
+    let lapse = steps(Parameters::default().grant_lapse);
+    for (ticks, passes) in [(0, 20), (lapse - 1, 20), (lapse + 2, 0)] {
+        let (mut client, own) = granted(20.0);
+        client.run("acme", ticks, |_| 0);
+        let left = u64::from(client.drain("acme"));
+        assert!((own + passes..=own + passes + 1).contains(&left), "{left} after {ticks} ticks");
+    }
+    let (mut client, _) = granted(20.0);
+    let keys = [("default", guard(0.0, 1e9))];
+    client.direct(pooled(10, Mode::Enforce, pool(None, 60.0)), &keys);
+    assert_eq!(u64::from(client.drain("acme")), depth(0.0) as u64);
+    client.direct(pooled(10, Mode::Enforce, pool(Some(20.0), 60.0)), &keys);
+    assert_eq!(client.drain("acme"), 0, "a directive brings none back");
+}
+
 #[test]
 fn part_of_the_pool_follows_the_load_of_all_keys() {
     let mut client = TestClient::new();

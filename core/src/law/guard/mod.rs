@@ -51,15 +51,27 @@ impl Guard {
 
     /// Returns the part of a client in the headroom pool of a bucket of which it offers `own`, `None` before
     /// its first interval is over: half by its share of the traffic and half evenly. The depth is that of a
-    /// guard with `pool_requests`, times the learned factor, which raises it to at most `pool_depth_requests`
-    /// or the part of the zone's `burst`, whichever is more. Without headroom rate and depth are zero.
+    /// guard with `pool_requests`, or what [few clients](Self::depth_of_few) have each, times the learned factor,
+    /// which raises it to at most `pool_depth_requests` or the part of the zone's `burst`, whichever is more.
+    /// Without headroom rate and depth are zero.
     pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, parameters: &Parameters) -> Self {
-        let Some(rate) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
+        let Some(of_all) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
         let part = part(own, zone.offered, clients, parameters.pool_even);
-        let rate = rate.times(part);
-        let base = depth(rate, parameters.pool_requests, parameters);
+        let rate = of_all.times(part);
+        let of_few = Self::depth_of_few(of_all, clients, parameters);
+        let base = depth(rate, parameters.pool_requests, parameters).max(of_few);
         let most = base.max(parameters.pool_depth_requests).max(zone.burst.as_f64() * part);
-        Self { rate, depth: Tokens::new((zone.depth.as_f64() * base).min(most)) }
+        let depth = (zone.depth.as_f64() * base).min(most);
+        Self { rate, depth: Tokens::new(depth) }
+    }
+
+    /// Returns the depth that each of `clients` has of its pool for requests that arrive at once, however little it
+    /// offers: an even part of `min(pool_few_requests, pool_few_time * rate)`, where `rate` is that of all pools of
+    /// the zone, at most `pool_depth_requests`.
+    fn depth_of_few(rate: Rate, clients: u32, parameters: &Parameters) -> f64 {
+        let in_time = parameters.pool_few_time.as_secs_f64() * rate.per_second();
+        let of_all = parameters.pool_few_requests.min(in_time);
+        parameters.pool_depth_requests.min(of_all / f64::from(clients.max(1)))
     }
 }
 
@@ -164,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_learned_factor_deepens_a_pool_up_to_a_bound() {
-        // At 20/s a depth of 1 + 4 + 1 requests.
+        // Of 20/s a depth of 1 + 4 + 1 requests, for one of many clients.
         for (shared, factor, burst, depth) in [
             (Some(20.0), 1.0, 1e6, 6.0),
             (Some(20.0), 2.0, 0.0, 12.0),
@@ -176,8 +188,32 @@ mod tests {
             (None, 12.0, 1e6, 0.0),
         ] {
             let zone = pool(shared, 1.0, factor, burst);
-            let got = Guard::pool(&zone, Some(rate(1.0)), 1, &Parameters::default());
+            let parameters = Parameters { pool_few_requests: 0.0, ..Parameters::default() };
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, &parameters);
             assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{zone:?}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn pools_of_few_clients_are_deep_however_little_each_offers() {
+        let base = |rate: f64| 0.05 * rate + 2.0 * (0.2 * rate).sqrt() + 1.0;
+        for (shared, clients, depth) in [
+            (Some(150.0), 1, 32.0),
+            (Some(150.0), 2, 25.0),
+            (Some(150.0), 4, 12.5),
+            (Some(100.0), 5, 8.0), // 0.4 s of the rate, divided evenly
+            (Some(40.0), 1, 16.0),
+            (Some(40.0), 10, base(2.0)),
+            (Some(1_500.0), 4, base(187.5)), // deeper anyway
+            (Some(1_500.0), 8, base(93.75)),
+            (Some(300.0), 8, 6.25), // 50 requests, divided evenly
+            (Some(300.0), 0, 32.0),
+            (Some(0.0), 1, 1.0),
+            (None, 1, 0.0),
+        ] {
+            let zone = pool(shared, 1_000.0, 1.0, 0.0);
+            let got = Guard::pool(&zone, None, clients, &Parameters::default());
+            assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{shared:?} {clients}: {got:?}");
         }
     }
 

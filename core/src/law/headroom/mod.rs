@@ -4,12 +4,15 @@
 //! The controller leaves each key what it uses and divides the rest between zones
 //! ([`Child::headroom_part`](super::Child::headroom_part)). The fast loop of a zone looks at the zone's total
 //! ([`divide_room`]), lets a first excess pass ([`FirstExcess`]), and learns how deep the pools of its
-//! clients have to be ([`LearnedDepth`]). An overloaded bucket has no headroom.
+//! clients have to be ([`LearnedDepth`]). It grants tokens to clients that have just joined ([`Grants`]). An
+//! overloaded bucket has no headroom.
 
 mod depth;
 mod excess;
+mod grants;
 mod room;
 
 pub use depth::LearnedDepth;
 pub use excess::FirstExcess;
+pub use grants::Grants;
 pub use room::{ZoneClaimant, divide_room};
