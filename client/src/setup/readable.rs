@@ -39,8 +39,8 @@ mod tests {
 
     /// Returns the text that Rust prints for a `main` that returns the error.
     fn printed<E: Error + 'static>(error: E) -> String {
-        let returned: Result<(), Box<dyn Error>> = Err(error.into());
-        format!("Error: {:?}", returned.unwrap_err())
+        let returned: Box<dyn Error> = error.into();
+        format!("Error: {returned:?}")
     }
 
     #[derive(thiserror::Error)]

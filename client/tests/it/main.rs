@@ -18,6 +18,8 @@ mod hot_path;
 mod http;
 mod lifecycle;
 #[cfg(test)]
+mod lifecycle;
+#[cfg(test)]
 mod nested;
 #[cfg(test)]
 mod parent;
