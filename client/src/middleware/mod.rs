@@ -123,8 +123,8 @@
 //!
 //! # Cost
 //!
-//! The layer allocates nothing for an admitted request whose path is plain or at most 512 bytes long, and threads
-//! share no counter. With
+//! The layer allocates nothing for an admitted request whose path is plain or at most 512 bytes long, except for the
+//! mark of the first 1,000 requests of a thread and of one in 256 after those, and threads share no counter. With
 //! [`same_body`](LoadShedLayer::same_body) axum does not box the body of each response again. axum clones and
 //! boxes the service of every `Router::layer` for each request, which costs more than the layer; a layer
 //! around the whole router is free of that:

@@ -20,7 +20,11 @@ mod lifecycle;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
+mod layers;
+#[cfg(test)]
 mod nested;
+#[cfg(test)]
+mod observe;
 #[cfg(test)]
 mod parent;
 #[cfg(test)]
