@@ -1,37 +1,24 @@
 //! An axum service that sheds load by tenant. Run it with `cargo run -p plimsoll-client --example axum`, then
 //! try `curl -i -H 'x-tenant: acme' http://127.0.0.1:8080/orders/7`.
+//!
+//! It reads `PLIMSOLL_AGGREGATOR`, `PLIMSOLL_ZONE` and `PLIMSOLL_CERTS`. Without an aggregator it admits everything.
 
 use std::error::Error;
 use std::future::Future;
-use std::process::ExitCode;
 
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use plimsoll_client::Limiter;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::{Limiter, Metrics};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    // The feed logs what keeps it from its aggregator.
-    tracing_subscriber::fmt().init();
-    if let Err(error) = serve().await {
-        eprintln!("error: {error}");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
-}
-
-async fn serve() -> Result<(), Box<dyn Error>> {
-    let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
-    let mut builder = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?;
-    // An aggregator at https:// asks for the certificate of this service.
-    if let Some(directory) = std::env::var_os("PLIMSOLL_CERTS") {
-        builder = builder.certificates(directory);
-    }
-    let (limiter, feed) = builder.build()?;
+async fn main() -> Result<(), Box<dyn Error>> {
+    // The feed logs what keeps it from its aggregator, and what is wired wrongly.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let (limiter, feed) = Limiter::from_env("shop")?.build()?;
     let feed = feed.spawn()?;
 
     let rules = Rules::new(
@@ -39,22 +26,28 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         // Any caller can send any header: behind a layer that verifies tokens, use `Tenant::extension`.
         Tenant::header("x-tenant")?,
         [
-            Rule::bucket("orders-read").prefix("/orders").methods([Method::GET, Method::HEAD]),
-            Rule::bucket("orders-write").prefix("/orders"),
+            Rule::bucket("orders-read").path("/orders/{id}").methods([Method::GET, Method::HEAD]),
+            Rule::bucket("orders-write").path("/orders/{id}"),
             Rule::unlimited().path("/healthz"),
+            Rule::unlimited().path("/metrics"),
             Rule::otherwise("rest"),
         ],
     )?;
+    let metrics = Metrics::new(&limiter);
     let app = Router::new()
-        .route("/orders/{id}", get(|| async { "an order\n" }).put(|| async { "changed\n" }))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/orders/{id}", get(async || "an order\n").put(async || "changed\n"))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/metrics", get(async move || ([("content-type", Metrics::TEXT_TYPE)], metrics.text())))
         .layer(LoadShedLayer::new(rules).same_body());
 
-    let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    let address = std::env::var("SHOP_LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
     axum::serve(listener, app).with_graceful_shutdown(shutdown_signal()?).await?;
 
-    // All requests are counted by now: the feed sends its last report and closes the stream.
-    feed.shutdown().await;
+    // All requests are counted by now: the feed sends its last report and closes its streams.
+    let flushed = feed.shutdown().await;
+    println!("stopped, {} decisions unreported", flushed.unreported);
     Ok(())
 }
 

@@ -1,35 +1,23 @@
 //! A tonic service that sheds load by tenant. Run it with `cargo run -p plimsoll-client --example tonic`.
 //!
-//! The standard health service takes the place of your own, so that no code needs to be generated.
+//! The standard health service takes the place of your own, so that no code needs to be generated. The example reads
+//! `PLIMSOLL_AGGREGATOR`, `PLIMSOLL_ZONE` and `PLIMSOLL_CERTS`. Without an aggregator it admits everything.
 
 use std::error::Error;
 use std::future::Future;
-use std::process::ExitCode;
 
 use plimsoll_client::Limiter;
 use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    // The feed logs what keeps it from its aggregator.
-    tracing_subscriber::fmt().init();
-    if let Err(error) = serve().await {
-        eprintln!("error: {error}");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
-}
-
-async fn serve() -> Result<(), Box<dyn Error>> {
-    let aggregator = std::env::var("PLIMSOLL_AGGREGATOR").unwrap_or("http://127.0.0.1:7410".to_owned());
-    let mut builder = Limiter::builder("shop")?.zone("eu-1a")?.aggregator(&aggregator)?;
-    // An aggregator at https:// asks for the certificate of this service.
-    if let Some(directory) = std::env::var_os("PLIMSOLL_CERTS") {
-        builder = builder.certificates(directory);
-    }
-    let (limiter, feed) = builder.build()?;
+async fn main() -> Result<(), Box<dyn Error>> {
+    // The feed logs what keeps it from its aggregator, and what is wired wrongly.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let (limiter, feed) = Limiter::from_env("shop")?.build()?;
     let feed = feed.spawn()?;
 
     // A gRPC path is `/package.Service/Method`, a header is an entry of the metadata.
@@ -38,18 +26,22 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         Tenant::header("x-tenant")?,
         [
             Rule::bucket("health-watch").path("/grpc.health.v1.Health/Watch"),
-            Rule::bucket("health").prefix("/grpc.health.v1.Health"),
+            Rule::bucket("health").path("/grpc.health.v1.Health/{method}"),
         ],
     )?;
     let (_reporter, health) = tonic_health::server::health_reporter();
+    let address = std::env::var("SHOP_LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
     Server::builder()
         .layer(LoadShedLayer::new(rules))
         .add_service(health)
-        .serve_with_shutdown("127.0.0.1:8080".parse()?, shutdown_signal()?)
+        .serve_with_incoming_shutdown(TcpIncoming::from(listener), shutdown_signal()?)
         .await?;
 
-    // All requests are counted by now: the feed sends its last report and closes the stream.
-    feed.shutdown().await;
+    // All requests are counted by now: the feed sends its last report and closes its streams.
+    let flushed = feed.shutdown().await;
+    println!("stopped, {} decisions unreported", flushed.unreported);
     Ok(())
 }
 

@@ -7,6 +7,8 @@ mod coherent;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod examples;
+#[cfg(test)]
 mod exports;
 #[cfg(test)]
 mod flood;
