@@ -15,10 +15,10 @@ use plimsoll_client::middleware::{
 };
 use plimsoll_client::testing::{ControlPlane, Decisions, RuleError};
 use plimsoll_client::{
-    BucketError, BucketHandle, BuildError, CertificateHealth, CertificatesError, Counts, DropRatio, Feed,
-    FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId, InvalidRate, KeyHandle,
-    Limiter, LimiterBuilder, Metrics, Peek, PeerId, PeerRole, Reason, Refusal, SetupProblem, Shard,
-    Subscription, TraceId, Verdict,
+    BucketError, BucketHandle, BucketStatus, BuildError, CertificateHealth, CertificatesError, Counts,
+    DropRatio, Feed, FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId,
+    InvalidRate, KeyHandle, Limiter, LimiterBuilder, Metrics, Peek, PeerId, PeerRole, ProblemStatus, Reason,
+    Refusal, SetupProblem, Shard, Status, Subscription, TraceId, Verdict,
 };
 
 /// A type can be a field of a service's struct, shared by its tasks.
@@ -30,6 +30,7 @@ fn is_an_error<E: Error + Send + Sync + 'static>() {}
 fn types_of_the_limiter_can_be_fields() {
     is_a_field::<(Limiter, LimiterBuilder, BucketHandle, KeyHandle, Feed, FeedHandle, Metrics)>();
     is_a_field::<(Verdict, Refusal, Reason, Peek, DropRatio, TraceId, Counts, Flushed)>();
+    is_a_field::<(Status, BucketStatus, ProblemStatus)>();
     is_a_field::<(Health, CertificateHealth, FeedState, SetupProblem, Subscription, PeerId, PeerRole)>();
     // A shard is one thread's.
     let _: Option<fn(&mut Shard, &KeyHandle) -> Verdict> = Some(Shard::admit);
