@@ -52,6 +52,7 @@ impl BucketHandle {
     }
 
     /// Returns the limit of the bucket in requests/s; `None` while it is unknown, and where there is none.
+    #[cfg(feature = "middleware")]
     pub(crate) fn limit(&self) -> Option<f64> {
         Some(self.table.limits.get(self.place.bucket).per_second()?.per_second())
     }
