@@ -18,11 +18,11 @@ mod grpc;
 mod hot_path;
 #[cfg(test)]
 mod http;
-mod lifecycle;
-#[cfg(test)]
-mod lifecycle;
 #[cfg(test)]
 mod layers;
+mod lifecycle;
+#[cfg(test)]
+mod lifecycle;
 #[cfg(test)]
 mod nested;
 #[cfg(test)]
