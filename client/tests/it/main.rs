@@ -20,7 +20,6 @@ mod hot_path;
 mod http;
 #[cfg(test)]
 mod layers;
-mod lifecycle;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
