@@ -71,10 +71,16 @@ mod tests {
         ["/a", "/b"].into_iter().map(str::to_owned)
     }
 
+    /// Returns the problems about routes: this limiter has others.
+    fn problems_of(limiter: &Limiter) -> Vec<SetupProblem> {
+        let all = limiter.table.problems.list().into_iter();
+        all.filter(|problem| matches!(problem, SetupProblem::RouteOutsideRouter { .. })).collect()
+    }
+
     #[test]
     fn layer_outside_of_the_router_raises_a_problem_for_each_route() {
         let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
-        let problems = || limiter.table.problems.list();
+        let problems = || problems_of(&limiter);
         let outside = Outside::default();
         (0..3).for_each(|_| outside.note_routeless(&limiter.table, false, routes()));
         let raised = routes().map(|route| SetupProblem::RouteOutsideRouter { route });
@@ -86,7 +92,7 @@ mod tests {
     #[test]
     fn requests_that_no_route_takes_raise_a_problem_only_without_any_other() {
         let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
-        let problems = || limiter.table.problems.list().len();
+        let problems = || problems_of(&limiter).len();
         let missed = |outside: &Outside, times| {
             (0..times).for_each(|_| outside.note_routeless(&limiter.table, true, routes()));
         };

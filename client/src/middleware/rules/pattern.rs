@@ -236,7 +236,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
         fn covered_pattern_matches_nothing_that_the_covering_one_does_not(
