@@ -88,7 +88,7 @@ impl BucketHandle {
     /// * **Order.** The waiters of a key in this process are admitted in the order in which they came. Only the first
     ///   asks; the others sleep.
     /// * **Rate.** A job that waits in a loop gets what its tenant may have: the whole limit while it is alone, and its
-    ///   fair share beside other tenants. One that sleeps for `retry_after` after each refusal gets a fifth to a half of
+    ///   fair share beside other tenants. One that sleeps for `retry_after` after each refusal gets a quarter to two thirds of
     ///   that.
     /// * **Attempts.** Each attempt is a decision, and counts as offered, as a refused one does as dropped. While the
     ///   coin refuses, the waiters of a key in one process ask for at most 1.25 times the requests/s at which they are
