@@ -109,12 +109,12 @@ fn larger_depth_makes_room_and_adds_no_tokens() {
     let mut client = TestClient::new();
     let keys = [("default", guard(0.0, 1e9))];
     let shallow = ZonePool { depth: PoolDepth::MIN, ..pool(Some(180.0), 60.0) };
-    client.direct(pooled(1, Mode::Enforce, shallow), &keys);
-    client.direct(pooled(1, Mode::Enforce, pool(Some(180.0), 60.0)), &keys);
-    assert_eq!(u64::from(client.drain("acme")), depth(0.0) as u64 + pool_depth(&shallow, 1));
+    client.direct(pooled(10, Mode::Enforce, shallow), &keys);
+    client.direct(pooled(10, Mode::Enforce, pool(Some(180.0), 60.0)), &keys);
+    assert_eq!(u64::from(client.drain("acme")), depth(0.0) as u64 + pool_depth(&shallow, 10));
     client.run("acme", 1_000, |_| 0);
     let filled = u64::from(client.drain("acme"));
-    assert!(filled > 2 * pool_depth(&shallow, 1), "{filled}");
+    assert!(filled > 2 * pool_depth(&shallow, 10), "{filled}");
 }
 
 /// A client of ten with a pool of a few tokens, which is granted `tokens`. Also returns the tokens of its guard and
