@@ -16,6 +16,7 @@ use super::enforcement::Enforcement;
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::guards::Guards;
 use crate::hot::table::Table;
+use crate::responses::Cohort;
 use waits::Waits;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
@@ -117,8 +118,8 @@ impl Publisher {
     fn publish_directive(&mut self, table: &Table, published: Published<'_>, posted: &Posted) -> Vec<u32> {
         let Published { id, bucket, enforcement, .. } = published;
         let is_enforced = enforcement.enforces(bucket, posted.terms());
-        table.responses.set_side(id, enforcement.side(posted));
-        table.responses.set_in_canary(id, enforcement.mode(bucket, posted.terms()) == Mode::Canary);
+        let in_canary = enforcement.mode(bucket, posted.terms()) == Mode::Canary;
+        table.responses.set_cohort(id, Cohort { side: enforcement.side(posted), in_canary });
         let mut own = Vec::new();
         for (tenant, values) in posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is

@@ -1,0 +1,137 @@
+//! Tests of recorded responses: their codes, durations and cohorts, and the gate of events.
+
+use super::*;
+use plimsoll_core::stats::Bin;
+
+const MS: Duration = Duration::from_millis(1);
+const CONTROL: Cohort = Cohort { side: Side::Control, in_canary: false };
+const OWN: Cohort = Cohort { side: Side::Canary, in_canary: true };
+
+/// Returns the responses outside of canary.
+fn snapshot(responses: &Responses, bucket: usize) -> Option<(Vec<(String, u64)>, Durations)> {
+    let all = responses.snapshots(bucket).into_iter().find(|(label, _)| label.is_empty())?.1;
+    Some((all.codes, all.durations))
+}
+
+fn histogram(durations: &[Duration]) -> Histogram {
+    let mut histogram = Histogram::default();
+    durations.iter().for_each(|duration| histogram.add(Bin::of(*duration), 1));
+    histogram
+}
+
+#[test]
+fn responses_are_reported_once_by_side() {
+    let responses = Responses::new(2, 4);
+    let mut reported = Reported::default();
+    assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
+    assert_eq!(snapshot(&responses, 1), None);
+    for (took, ending) in [
+        (MS, Ending::Status(200)),
+        (MS * 9, Ending::Status(503)),
+        (MS * 9, Ending::Error),
+        (MS, Ending::Aborted),
+        (MS, Ending::Status(404)),
+    ] {
+        responses.ended(1, CONTROL, took, Some(ending));
+    }
+    responses.refused(1, CONTROL, Ending::Status(429));
+    let all = histogram(&[MS, MS * 9, MS * 9, MS, MS]);
+    assert_eq!(responses.since(1, Side::Control, &mut reported), (3, all));
+    assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
+    responses.ended(1, CONTROL, MS * 3, Some(Ending::Status(201)));
+    assert_eq!(responses.since(1, Side::Control, &mut reported), (0, histogram(&[MS * 3])));
+    assert_eq!(responses.since(1, Side::Canary, &mut Reported::default()), (0, Histogram::default()));
+
+    let (codes, durations) = snapshot(&responses, 1).unwrap();
+    let due = [("200", 1), ("201", 1), ("404", 1), ("429", 1), ("503", 1), ("error", 1), ("aborted", 1)];
+    assert_eq!(codes, due.map(|(code, count)| (code.to_owned(), count)));
+    assert_eq!((durations.count, durations.sum), (6, 0.024), "a refusal has no duration");
+    let up_to = |s: f64| durations.buckets.iter().find(|(edge, _)| *edge == s).unwrap().1;
+    assert_eq!([up_to(0.002), up_to(0.005), up_to(0.01), up_to(60.0)], [3, 4, 6, 6]);
+    responses.ended(9, CONTROL, MS, Some(Ending::Error));
+    responses.ended(0, CONTROL, MS, Some(Ending::Status(7)));
+    assert_eq!(snapshot(&responses, 0).unwrap().0, [("error".to_owned(), 1)]);
+}
+
+#[test]
+fn grpc_codes_are_labelled_and_fail_like_server_errors() {
+    let responses = Responses::new(1, 4);
+    for code in 0..=20 {
+        responses.ended(0, CONTROL, MS, None);
+        (0..=code).for_each(|_| responses.count(0, CONTROL, Ending::Grpc(code)));
+    }
+    let (codes, durations) = snapshot(&responses, 0).unwrap();
+    let count = |label: &str| codes.iter().find(|(code, _)| code == label).map_or(0, |code| code.1);
+    let counts = ["grpc_ok", "grpc_cancelled", "grpc_unavailable", "grpc_unauthenticated"].map(count);
+    assert_eq!(counts, [1, 2, 15, 17]);
+    // A code that gRPC does not define counts as UNKNOWN, as at a caller.
+    assert_eq!((count("grpc_unknown"), codes.len()), (3 + 18 + 19 + 20 + 21, LABELS.len()));
+    assert_eq!(durations.count, 21);
+    let failed = [2, 4, 12, 13, 14, 15].map(|code| code + 1).iter().sum::<u64>() + 18 + 19 + 20 + 21;
+    assert_eq!(responses.since(0, Side::Control, &mut Reported::default()).0, failed);
+}
+
+#[test]
+fn refusals_are_logged_once_a_second_with_the_number_of_others() {
+    let responses = Responses::new(2, 4);
+    let seconds = |at| Duration::from_secs_f64(at);
+    let mut logged = 0;
+    for (at, refusals, suppressed) in [
+        (0.0, 1, Some(0)),
+        (0.5, 1, None),
+        (0.999, 3, None),
+        (1.0, 1, Some(4)),
+        (1.5, 1, None),
+        (9.0, 1, Some(1)),
+        (9.9, 1, None),
+        (10.0, 2, Some(2)),
+    ] {
+        (0..refusals).for_each(|n| {
+            let side = if n % 2 == 0 { Side::Control } else { Side::Canary };
+            responses.refused(1, Cohort { side, in_canary: n > 1 }, Ending::Status(429));
+        });
+        assert_eq!(responses.event(1, seconds(at)), suppressed, "{at} s");
+        logged += suppressed.map_or(0, |suppressed| suppressed + 1);
+    }
+    assert_eq!(logged, 11, "each refusal is a part of one event");
+    responses.refused(0, CONTROL, Ending::Status(429));
+    assert_eq!(responses.event(0, seconds(10.0)), Some(0), "each bucket has events of its own");
+    assert_eq!(responses.event(7, seconds(10.0)), None);
+}
+
+#[test]
+fn bucket_keeps_its_first_name() {
+    let responses = Responses::new(1, 4);
+    assert_eq!(responses.name(0), None);
+    ["orders", "other"].into_iter().for_each(|name| responses.set_name(0, name));
+    responses.set_name(7, "outside");
+    assert_eq!((responses.name(0), responses.name(7)), (Some("orders"), None));
+}
+
+#[test]
+fn cohort_of_an_instance_is_settable_by_bucket() {
+    let responses = Responses::new(1, 4);
+    assert_eq!(responses.cohort(0), CONTROL);
+    responses.set_cohort(0, OWN);
+    responses.set_cohort(7, OWN);
+    assert_eq!((responses.cohort(0), responses.cohort(7)), (OWN, CONTROL));
+    responses.set_cohort(0, CONTROL);
+    assert_eq!(responses.cohort(0), CONTROL);
+}
+
+#[test]
+fn responses_have_a_cohort_while_the_bucket_is_in_canary() {
+    let responses = Responses::new(1, 4);
+    let sides = [Side::Control, Side::Canary];
+    let cohorts = [false, true].map(|in_canary| sides.map(|side| Cohort { side, in_canary }));
+    for (n, cohort) in cohorts.into_iter().flatten().enumerate() {
+        responses.set_cohort(0, cohort);
+        (0..=n).for_each(|_| responses.recorder(0).ended(MS, Some(Ending::Status(500))));
+    }
+    let counts: Vec<(&str, u64)> =
+        responses.snapshots(0).into_iter().map(|(label, all)| (label, all.codes[0].1)).collect();
+    assert_eq!(counts, [("", 3), ("control", 3), ("canary", 4)]);
+    // Gates see the sides in every mode.
+    let failed = sides.map(|side| responses.since(0, side, &mut Reported::default()).0);
+    assert_eq!(failed, [4, 6]);
+}
