@@ -24,6 +24,8 @@ pub(super) struct StreamLog {
     /// The reasons of failures since the last connection that were logged as warnings; `None` is any that is not about
     /// trust. At most one of each.
     warned: Vec<Option<&'static str>>,
+    /// The problem of an aggregator of another zone, while it is one.
+    foreign: Option<SetupProblem>,
 }
 
 impl StreamLog {
@@ -32,7 +34,15 @@ impl StreamLog {
     }
 
     const fn of(counters: Arc<Counters>, table: Arc<Table>, address: Arc<str>) -> Self {
-        Self { counters, table, address, is_connected: false, refused: None, warned: Vec::new() }
+        Self {
+            counters,
+            table,
+            address,
+            is_connected: false,
+            refused: None,
+            warned: Vec::new(),
+            foreign: None,
+        }
     }
 
     /// Raises or ends the problem of an aggregator that takes connections and sends nothing.
@@ -42,6 +52,19 @@ impl StreamLog {
         } else {
             self.table.problems.clear(SetupProblem::SILENT_AGGREGATOR, &self.address);
         }
+    }
+
+    /// Raises the problem of an aggregator of another zone, or ends it.
+    fn set_foreign(&mut self, zone: Option<&str>) {
+        let foreign = zone.map(|zone| SetupProblem::ForeignZone {
+            zone: self.counters.zone.clone(),
+            aggregator_zone: zone.to_owned(),
+        });
+        if let Some(before) = self.foreign.take().filter(|before| foreign.as_ref() != Some(before)) {
+            self.table.problems.clear(before.kind(), before.subject());
+        }
+        foreign.iter().for_each(|problem| self.table.problems.raise(problem.clone()));
+        self.foreign = foreign;
     }
 
     fn close(&mut self) {
@@ -64,10 +87,8 @@ impl Observer for StreamLog {
         self.warned.clear();
         self.set_silent(false);
         tracing::info!("aggregator connected");
-        if let Some(aggregator_zone) = zone.filter(|zone| *zone != self.counters.zone) {
-            let (zone, aggregator_zone) = (self.counters.zone.clone(), aggregator_zone.to_owned());
-            self.table.problems.raise(SetupProblem::ForeignZone { zone, aggregator_zone });
-        }
+        let zone = zone.filter(|zone| *zone != self.counters.zone);
+        self.set_foreign(zone);
     }
 
     fn on_renewed(&mut self) {
@@ -114,6 +135,7 @@ impl Drop for StreamLog {
         self.close();
         self.set_refused(None);
         self.set_silent(false);
+        self.set_foreign(None);
     }
 }
 
@@ -204,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregator_of_another_zone_is_a_problem_that_is_logged_once() {
+    fn aggregator_of_another_zone_is_a_problem_logged_once_until_it_is_of_this_zone_or_left() {
         let (levels, counters) =
             (Levels::default(), Counters { zone: "a".to_owned(), ..Counters::default() });
         let mut log = log(&Arc::new(counters));
@@ -213,7 +235,14 @@ mod tests {
         });
         assert_eq!(levels.take(), [Level::INFO, Level::INFO, Level::WARN, Level::INFO]);
         let problem = SetupProblem::ForeignZone { zone: "a".to_owned(), aggregator_zone: "b".to_owned() };
-        assert_eq!(log.table.problems.list(), [problem]);
+        let table = Arc::clone(&log.table);
+        assert_eq!(table.problems.list(), std::slice::from_ref(&problem));
+        log.on_connected(Some("a"));
+        assert_eq!(table.problems.list(), [], "the aggregator is of this zone now");
+        log.on_connected(Some("b"));
+        assert_eq!(table.problems.list(), [problem]);
+        drop(log);
+        assert_eq!(table.problems.list(), []);
     }
 
     #[test]
