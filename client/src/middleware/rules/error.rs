@@ -1,9 +1,10 @@
 //! The reasons why rules are rejected, each with the rule, the condition and the remedy.
 
-use std::fmt;
-
 use super::template::PARAMS_MAX;
 use crate::BucketError;
+use crate::setup::readable_debug;
+
+readable_debug!(RulesError, PathFault);
 
 /// The reason why rules are rejected. A rule is named by its place in the list, from 1 on, and its parts.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -135,17 +136,4 @@ impl PathFault {
 
 fn rest(prefix: &str) -> String {
     format!("{}/{{*rest}}", prefix.trim_end_matches('/'))
-}
-
-/// Prints the text of [`Display`](fmt::Display), which is what a `main` that returns the error prints.
-impl fmt::Debug for RulesError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Debug for PathFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }

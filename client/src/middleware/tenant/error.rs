@@ -1,11 +1,12 @@
 //! The reasons why a source of tenants is rejected, each with the remedy.
 
-use std::fmt;
-
 use plimsoll_core::names::InvalidName;
 
 use super::api_keys::{API_KEY_BYTES_MAX, API_KEYS_MAX};
 use super::forwarded::TRUSTED_HOPS_MAX;
+use crate::setup::readable_debug;
+
+readable_debug!(TenantError);
 
 /// The reason why a source of tenants is rejected. Texts have no key.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +31,7 @@ pub enum TenantError {
     /// An API key belongs to two tenants.
     #[error("tenants `{one}` and `{other}` have the same API key: give one of them another")]
     SharedKey {
-        /// One of the tenants.
+        /// The first tenant.
         one: String,
         /// The other tenant.
         other: String,
@@ -49,11 +50,4 @@ pub enum TenantError {
          Tenant::peer_address"
     )]
     Hops(usize),
-}
-
-/// Prints the text of [`Display`](fmt::Display), which is what a `main` that returns the error prints.
-impl fmt::Debug for TenantError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
