@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::{Control, Flushed};
 
@@ -36,9 +36,7 @@ impl FeedHandle {
     /// Returns the decisions that no aggregator has acknowledged, 0 after an orderly stop.
     pub async fn shutdown(mut self) -> Flushed {
         if let Some(Task { shutdown, task }) = self.task.take() {
-            // Cancelled even if this future is dropped at its first await.
-            let _stop: DropGuard = shutdown.drop_guard();
-            drop(_stop);
+            shutdown.cancel();
             if let Ok(flushed) = task.await {
                 return flushed;
             }

@@ -53,6 +53,7 @@ pub struct Feed {
 
 /// The result of a feed that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Flushed {
     /// The decisions that no aggregator has acknowledged. 0 after an orderly stop.
     pub unreported: u64,

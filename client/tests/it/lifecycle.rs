@@ -1,6 +1,6 @@
 //! The life cycle of a feed with a real parent: every decision is reported before a shutdown ends.
 
-use plimsoll_client::{FeedState, Flushed, Limiter};
+use plimsoll_client::{FeedState, Limiter};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::Epoch;
 
@@ -36,7 +36,7 @@ async fn every_decision_before_a_shutdown_is_delivered() {
         }
         decide(&limiter, "api");
         // Without the wait the stream is not open yet.
-        assert_eq!(feed.shutdown().await, Flushed { unreported: 0 }, "waits {waits}");
+        assert_eq!(feed.shutdown().await.unreported, 0, "waits {waits}");
         assert_eq!(aggregator.offered(), 4 * EACH);
         assert_eq!(limiter.health().feed, Some(FeedState::Stopped));
         assert!(limiter.admit("api", "late").is_admit());

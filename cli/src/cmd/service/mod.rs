@@ -156,7 +156,7 @@ impl Service {
     ) -> anyhow::Result<()> {
         let feed = self.feed.spawn()?;
         axum::serve(listener, self.router).with_graceful_shutdown(shutdown.cancelled_owned()).await?;
-        let Flushed { unreported } = feed.shutdown().await;
+        let Flushed { unreported, .. } = feed.shutdown().await;
         if unreported > 0 {
             tracing::warn!(unreported, "decisions not acknowledged by an aggregator at the end");
         }
