@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_core::decision::{Mode, Reason};
+use plimsoll_core::decision::{Mode, Reason, ShownMode};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Counts;
 
 use super::Source;
 use crate::feed::Control;
 use crate::metrics::model::Family;
-
-/// The mode of a bucket without a policy, or before its first directive.
-const UNKNOWN: &str = "unknown";
 
 /// The counts of one bucket by the mode in which they were made; `None` where it is unknown.
 #[derive(Debug)]
@@ -41,8 +38,8 @@ pub(super) fn decisions(source: &Source, is_counted: bool) -> Family {
                 ("guard_drop", counts.guard_dropped),
                 ("would_drop", counts.would_dropped),
             ] {
-                let mode = mode.map_or_else(|| UNKNOWN.to_owned(), |mode| mode.to_string());
-                series.push((vec![bucket.to_string(), mode, result.to_owned()], count));
+                let mode = ShownMode::from(*mode);
+                series.push((vec![bucket.to_string(), mode.to_string(), result.to_owned()], count));
             }
         }
     }

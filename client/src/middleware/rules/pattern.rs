@@ -7,8 +7,6 @@ use super::template::Template;
 /// The paths that a rule applies to, as they are written and decoded.
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
-    kind: Kind,
-    text: String,
     written: Shape,
     /// If the pattern has escapes: compared with the decoded readings of a path.
     decoded: Option<Shape>,
@@ -37,7 +35,7 @@ impl PathPattern {
         // With an escaped slash the decoded text is another path, which an exemption of this one must not exempt.
         let has_slash = text.to_ascii_lowercase().contains("%2f");
         let decoded = (has_escape(text.as_bytes()) && !has_slash).then(|| written.decoded());
-        Ok(Self { kind, text: text.to_owned(), written, decoded })
+        Ok(Self { written, decoded })
     }
 
     /// Matches the raw reading of a path, or a decoded one.
@@ -58,20 +56,16 @@ impl PathPattern {
     pub(super) fn is_everything(&self) -> bool {
         matches!(&self.written, Shape::Prefix(base) if base.is_empty())
     }
-
-    /// Returns the condition as it was written, for errors.
-    pub(super) fn describe(kind: Kind, text: &str) -> String {
-        match kind {
-            Kind::Exact => format!("exact `{text}`"),
-            Kind::Prefix => format!("prefix `{text}`"),
-            Kind::Template => format!("path `{text}`"),
-        }
-    }
 }
 
-impl std::fmt::Display for PathPattern {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&Self::describe(self.kind, &self.text))
+impl Kind {
+    /// Returns the name of the method.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Prefix => "prefix",
+            Self::Template => "path",
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::pattern::{Kind, PathPattern};
+use super::pattern::Kind;
 use crate::middleware::Head;
 
 /// A function from a request to the number of requests that it counts as.
@@ -134,7 +134,7 @@ impl Rule {
             (Some(bucket), false) => format!("bucket `{bucket}`"),
             (Some(bucket), true) => format!("bucket `{bucket}` otherwise"),
         }];
-        parts.extend(self.path.as_ref().map(|(kind, text)| PathPattern::describe(*kind, text)));
+        parts.extend(self.path.as_ref().map(|(kind, text)| format!("{} `{text}`", kind.as_str())));
         parts.extend(self.route_template().map(|route| format!("route `{route}`")));
         parts.extend(self.methods.as_ref().map(|methods| {
             let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
