@@ -28,7 +28,7 @@
 //!
 //! Aggregators on other machines are reached over mutual TLS, with the certificate of the service, by
 //! [`LimiterBuilder::certificates`] and addresses `https://`. A certificate that has expired stops no service:
-//! the limiter decides by the directives that it holds, and [`Limiter::health`] says why no new ones arrive.
+//! the limiter decides by the directives that it holds, and [`Limiter::health`] shows why no new ones arrive.
 //!
 //! The features `metrics`, a Prometheus collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
 //! default.

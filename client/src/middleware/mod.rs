@@ -30,7 +30,7 @@
 //! # #[derive(Clone)] struct Claims { account: String }
 //! let rules = Rules::new(
 //!     &limiter,
-//!     // A layer outside of this one verifies the token. A header would be whatever the caller says.
+//!     // A layer outside of this one verifies the token. Any caller can send a header.
 //!     Tenant::extension(|claims: &Claims| Some(&claims.account)),
 //!     [
 //!         Rule::bucket("orders-read").prefix("/orders").methods([Method::GET, Method::HEAD]),
@@ -66,7 +66,7 @@
 //!
 //! # Requests through several services
 //!
-//! Where a bucket's coin is coherent, a request with a `traceparent` header (W3C Trace Context; in gRPC,
+//! If a bucket's coin is coherent, a request with a `traceparent` header (W3C Trace Context; in gRPC,
 //! metadata of that name) is decided by its trace id: a chain of services admits `1 - max(ratio)` of all
 //! requests instead of the product. So start traces at the edge, and propagate the header. The layer uses the
 //! header as it arrives; a request without one, with several or with a malformed one gets an independent

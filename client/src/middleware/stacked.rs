@@ -28,7 +28,7 @@ thread_local! {
 
 /// The decisions that a request has behind it, the last one first.
 #[derive(Clone, Debug)]
-struct Decided(Arc<Mark>);
+struct Marks(Arc<Mark>);
 
 /// One decision, which stands for that of the next layer that would decide for the same bucket, but of one alone: a
 /// request with the extensions of another, such as a retry or one of a batch, is counted again.
@@ -44,7 +44,7 @@ struct Mark {
 /// neither decided nor counted again. Called once for each request.
 #[inline]
 pub(super) fn is_counted(request: Head<'_>, table: &Table, bucket: u32) -> bool {
-    request.extensions.get::<Decided>().is_some_and(|decided| decided.meet(table, bucket))
+    request.extensions.get::<Marks>().is_some_and(|marks| marks.meet(table, bucket))
 }
 
 /// Marks a request that is admitted, if it is due.
@@ -53,31 +53,31 @@ pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
     let seen = SEEN.try_with(|seen| seen.replace(seen.get().wrapping_add(1)));
     let is_due = seen.is_ok_and(|seen| seen < MARKED_FIRST || seen.is_multiple_of(MARKED_EVERY));
     if is_due || recorder.is_stacked() {
-        Decided::push(extensions, recorder.limiter(), recorder.bucket());
+        Marks::push(extensions, recorder.limiter(), recorder.bucket());
     }
 }
 
 /// Marks a request that was counted before, for the next layer.
 #[cold]
 pub(super) fn mark_again(extensions: &mut Extensions) {
-    let used = extensions.get::<Decided>().and_then(|decided| {
-        let used = decided.marks().find(|mark| mark.is_used.load(Ordering::Relaxed))?;
+    let used = extensions.get::<Marks>().and_then(|marks| {
+        let used = marks.iter().find(|mark| mark.is_used.load(Ordering::Relaxed))?;
         Some((used.limiter, used.bucket))
     });
     if let Some((limiter, bucket)) = used {
-        Decided::push(extensions, limiter, bucket);
+        Marks::push(extensions, limiter, bucket);
     }
 }
 
-impl Decided {
+impl Marks {
     #[cold]
     fn push(extensions: &mut Extensions, limiter: u64, bucket: u32) {
-        let before = extensions.get::<Self>().filter(|decided| decided.marks().count() < MARKS_MAX);
-        let before = before.map(|decided| Arc::clone(&decided.0));
+        let before = extensions.get::<Self>().filter(|marks| marks.iter().count() < MARKS_MAX);
+        let before = before.map(|marks| Arc::clone(&marks.0));
         extensions.insert(Self(Arc::new(Mark { limiter, bucket, is_used: AtomicBool::new(false), before })));
     }
 
-    fn marks(&self) -> impl Iterator<Item = &Mark> {
+    fn iter(&self) -> impl Iterator<Item = &Mark> {
         std::iter::successors(Some(&*self.0), |mark| mark.before.as_deref())
     }
 
@@ -85,7 +85,7 @@ impl Decided {
     #[cold]
     fn meet(&self, table: &Table, bucket: u32) -> bool {
         let limiter = table.responses.limiter();
-        let mut marks = self.marks();
+        let mut marks = self.iter();
         let Some(mark) = marks.find(|mark| (mark.limiter, mark.bucket) == (limiter, bucket)) else {
             return false;
         };
@@ -159,7 +159,7 @@ mod tests {
         let mut request = Request::new(());
         for _ in 0..10 * MARKS_MAX {
             pass(&mut request, &limiter, 0);
-            assert!(request.extensions().get::<Decided>().unwrap().marks().count() <= MARKS_MAX);
+            assert!(request.extensions().get::<Marks>().unwrap().iter().count() <= MARKS_MAX);
         }
     }
 
@@ -169,14 +169,14 @@ mod tests {
         let is_marked = |limiter: &Limiter, bucket| {
             let mut request = Request::new(());
             mark(request.extensions_mut(), limiter.table.responses.recorder(bucket));
-            request.extensions().get::<Decided>().is_some()
+            request.extensions().get::<Marks>().is_some()
         };
         let thread = || {
             assert!((0..MARKED_FIRST).all(|_| is_marked(&limiter, 0)));
             let rest = MARKED_EVERY * 100;
             assert_eq!((0..rest).filter(|_| is_marked(&limiter, 0)).count(), 100);
             let mut request = Request::new(());
-            Decided::push(request.extensions_mut(), stacked.table.responses.limiter(), 0);
+            Marks::push(request.extensions_mut(), stacked.table.responses.limiter(), 0);
             assert!(!pass(&mut request, &stacked, 0));
             assert!((0..rest).all(|_| is_marked(&stacked, 1)), "a stacked limiter marks all requests");
             assert_eq!((0..rest).filter(|_| is_marked(&limiter, 1)).count(), 100, "another one does not");

@@ -34,7 +34,7 @@ impl Visit for Fields {
 
 #[derive(Clone, Default)]
 struct Kept {
-    /// Of the target `plimsoll`.
+    /// The events with the target `plimsoll`.
     events: Arc<Mutex<Vec<Fields>>>,
     /// By id, also of spans that are closed.
     spans: Arc<Mutex<Vec<Fields>>>,

@@ -96,9 +96,7 @@ pub trait Child {
     }
 
     /// Records that the parent has read the last report of an orderly stop, and with it all before.
-    fn on_farewell_read(&mut self, now: MonoTime) {
-        let _ = now;
-    }
+    fn on_farewell_read(&mut self, _now: MonoTime) {}
 }
 
 /// The reason why a parent closes a stream.

@@ -8,7 +8,7 @@ use http::{Response, StatusCode};
 
 use super::Refused;
 
-/// The families of header fields that tell a refused caller about limits. `Retry-After` is in every refusal.
+/// The families of header fields about limits in refusals. `Retry-After` is in every refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateLimitHeaders {

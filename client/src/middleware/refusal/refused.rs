@@ -12,7 +12,7 @@ use super::{Format, grpc, problem};
 use crate::BucketHandle;
 use crate::middleware::Head;
 
-/// A refused request, for a service that [answers it in its own way](crate::middleware::LoadShedLayer::refuse_with).
+/// A refused request, for a service with [responses of its own](crate::middleware::LoadShedLayer::refuse_with).
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     pub(super) request: Head<'a>,

@@ -1,4 +1,4 @@
-//! The words of each reason: what a refused caller, or the person who reads its logs, is told.
+//! The texts of each reason, for refused callers and their logs.
 
 use plimsoll_core::decision::Reason;
 

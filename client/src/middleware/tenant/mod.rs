@@ -36,6 +36,7 @@ use found::{Find, Found, NameBuffer};
 ///
 /// [`or`](Self::or) puts sources in order. None allocates, except what a function of [`by`](Self::by) allocates.
 #[derive(Clone, Default)]
+#[must_use = "a source of tenants does nothing until `Rules` have it"]
 pub struct Tenant(Source);
 
 #[derive(Clone, Default)]
@@ -141,7 +142,6 @@ impl Tenant {
     /// `2001:db8:1:2::/64`. It is a `SocketAddr` or `IpAddr` in the request's extensions; with the feature `axum` also
     /// what `into_make_service_with_connect_info::<SocketAddr>` puts there. Behind a proxy the peer is the proxy: use
     /// [`forwarded_address`](Self::forwarded_address).
-    #[must_use]
     pub fn peer_address() -> Self {
         Self::find(PeerAddress)
     }
@@ -151,8 +151,8 @@ impl Tenant {
     /// counts, with 2 the one before it. A request with fewer entries, or with no address at that place, counts as
     /// `default`.
     ///
-    /// What stands further to the left is what the caller sent. So a number that is too large lets callers choose their
-    /// address, and each proxy must be one that requests cannot avoid.
+    /// Entries further to the left are those that the caller sent. So a number that is too large lets callers choose
+    /// their address, and each proxy must be one that requests cannot avoid.
     ///
     /// ```
     /// # use plimsoll_client::middleware::{Tenant, TenantError};
@@ -171,13 +171,11 @@ impl Tenant {
     /// Uses the route that an axum router has chosen, so that a bucket is shared fairly between routes:
     /// `/orders/{id}` is the tenant `/orders/:id`. It needs a layer inside of the router.
     #[cfg(feature = "axum")]
-    #[must_use]
     pub fn matched_path() -> Self {
         Self::find(route::Route)
     }
 
     /// Uses the name that a [`ResolveTenantLayer`] outside of this layer found.
-    #[must_use]
     pub fn resolved() -> Self {
         Self::extension(|resolved: &resolve::Resolved| Some(&resolved.0))
     }
@@ -193,7 +191,6 @@ impl Tenant {
     /// # drop(tenant);
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self::find(Or(self.0, other.0))
     }

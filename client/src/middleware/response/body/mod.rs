@@ -38,7 +38,7 @@ pub struct SameBody(());
 pin_project! {
     /// The body of a response: of the service, or of a refusal.
     ///
-    /// Of a gRPC response it reads `grpc-status` in the trailers, the outcome that is counted. Its default is
+    /// It reads `grpc-status` in the trailers of a gRPC response, the outcome that is counted. Its default is
     /// empty, which layers such as CORS and timeouts need for responses of their own.
     #[derive(Debug)]
     pub struct LoadShedBody<B> {

@@ -16,7 +16,7 @@ use crate::responses::Responses;
 #[derive(Debug, Default)]
 struct Script {
     frames: VecDeque<Option<Frame<Bytes>>>,
-    /// True if the body says that its last frame was the last.
+    /// True if the body reports its end with its last frame.
     says_end: bool,
 }
 
