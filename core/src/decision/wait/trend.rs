@@ -12,7 +12,7 @@ pub const OVERLOAD_GAP: Duration = Duration::from_secs(5);
 /// The time constants of the two averages. Their difference, by the difference of the constants, is the slope.
 const FAST: f64 = 2.0;
 const SLOW: f64 = 8.0;
-/// The longest rest that is predicted. A slope that would lead further counts as none.
+/// The longest rest that is predicted.
 const REST_MAX: f64 = 120.0;
 /// The range of the excess that is told apart. A ratio of 1 would be an infinite one.
 const EXCESS: (f64, f64) = (1e-3, 1e3);
@@ -20,8 +20,9 @@ const EXCESS: (f64, f64) = (1e-3, 1e3);
 /// The course of one overload.
 ///
 /// Its **excess** is `p / (1 - p)` for the drop ratio `p`: the refused requests for each admitted one. While it falls,
-/// the overload is expected to end where the present slope leads to an excess of zero, after `e / |de/dt|`. While it is
-/// steady or rises, the overload is expected to last once more as long as it has lasted.
+/// the overload is expected to end where the present slope leads to an excess of zero, after `e / |de/dt|`, and at the
+/// latest after once more the time that it has lasted: a slight slope is as often noise. While it is steady or rises,
+/// the overload is expected to last once more as long as it has lasted.
 ///
 /// `e / (de/dt)` is the inverse of the slope of `ln e`, so the averages are of logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,7 +69,7 @@ impl OverloadTrend {
         let (fast, slow) = self.averages(now);
         let falls_by = (slow - fast) / (SLOW - FAST);
         let lasted = now.since(self.began).as_secs_f64();
-        let rest = if falls_by * REST_MAX > 1.0 { 1.0 / falls_by } else { lasted };
+        let rest = if falls_by > 0.0 { lasted.min(1.0 / falls_by) } else { lasted };
         Duration::from_secs_f64(rest.clamp(0.0, REST_MAX))
     }
 
@@ -126,6 +127,8 @@ mod tests {
             ("steady for 10 s", |_| 3.0, 10.0, 9.9..=10.1),
             ("steady for 90 s, at limit 0", |_| f64::MAX, 90.0, 89.0..=91.0),
             ("steady for an hour", |_| 0.2, 3_600.0, 119.9..=120.0),
+            ("settles after the first directives, 4 s", |t| 3.0 + 2.0 * (-t / 2.0).exp(), 4.0, 3.9..=4.1),
+            ("steady with noise for 10 s", |t| 3.0 + 0.3 * (t * 1.3).sin(), 10.0, 4.0..=10.1),
             ("rises", |t| 0.1 * t + 0.1, 40.0, 39.9..=40.1),
             ("falls to nothing at 60 s, seen at 30 s", |t| 3.0 - t / 20.0, 30.0, 25.0..=45.0),
             ("falls to nothing at 60 s, seen at 55 s", |t| 3.0 - t / 20.0, 55.0, 3.0..=12.0),
