@@ -34,6 +34,7 @@ impl Source {
 
     /// Returns all families for their descriptions. Counts no decisions: the mode that they are counted for is that of
     /// the first export.
+    #[cfg(any(test, feature = "opentelemetry", feature = "prometheus"))]
     pub(super) fn described(&self) -> Vec<Family> {
         self.read(false)
     }
