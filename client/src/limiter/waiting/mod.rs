@@ -32,7 +32,7 @@ pub(crate) struct Waiting {
     ended: AtomicU64,
     admitted: AtomicU64,
     timed_out: AtomicU64,
-    turned_away: AtomicU64,
+    overflowed: AtomicU64,
 }
 
 impl KeyHandle {
@@ -173,7 +173,7 @@ impl Waiting {
 
     /// Returns the number of requests refused at once because there were too many waiters.
     pub(crate) fn overflowed(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+        self.overflowed.load(Ordering::Relaxed)
     }
 
     fn begun(&self) {
@@ -189,8 +189,8 @@ impl Waiting {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn turned_away(&self) {
-        self.turned_away.fetch_add(1, Ordering::Relaxed);
+    fn overflow(&self) {
+        self.overflowed.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -50,7 +50,7 @@ impl Fixture {
         self.key.counts()
     }
 
-    /// Waiters now, admitted after a wait, timed out and turned away.
+    /// Waiters now, admitted after a wait, timed out and overflowed.
     fn waits(&self) -> [u64; 4] {
         let waiting = &self.limiter.table.waiting;
         [waiting.waiters(), waiting.admitted(), waiting.timed_out(), waiting.overflowed()]

@@ -28,7 +28,7 @@ pub(super) async fn wait(key: KeyHandle, cost: u32, deadline: MonoTime) -> Verdi
     }
     let waiting = &key.table.waiting;
     let Some(ticket) = waiting.queues().enter(key.place.key) else {
-        waiting.turned_away();
+        waiting.overflow();
         return key.refusal(cost);
     };
     let mut turn = Turn { key: &key, ticket, cost, has_waited: false };
