@@ -1,6 +1,8 @@
 //! Tests of the control plane of tests: each rule through each way to decide, seeds, the virtual clock, shadow mode
 //! and the kill switch.
 
+use std::time::Duration;
+
 use plimsoll_core::decision::{Reason, Verdict};
 
 use super::*;

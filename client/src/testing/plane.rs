@@ -1,0 +1,237 @@
+//! The control plane of a test: rules by bucket, published to a limiter as a feed publishes directives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plimsoll_core::decision::{Reason, WaitClass};
+use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::report::Counts;
+
+use super::error::RuleError;
+use super::rule::{Rule, VirtualLimit};
+use crate::hot::directive_word::DirectiveWord;
+use crate::hot::table::Table;
+use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
+
+/// The number of keys of a limiter for tests; further tenants share their bucket's default class.
+pub const KEYS_MAX: usize = 4_096;
+
+/// The control plane of a test: decides by rules that the test sets by bucket. See the [module](super).
+///
+/// Clones share the rules. A limiter goes on with the rules that it has when its control plane is dropped.
+#[derive(Clone, Debug)]
+pub struct ControlPlane {
+    limiter: Limiter,
+    state: Arc<Mutex<State>>,
+}
+
+/// The decisions on the requests of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decisions {
+    /// Requests that arrived.
+    pub offered: u64,
+    /// Requests that were let through, those of `would_refuse` included.
+    pub admitted: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Refusals that were decided and not carried out: in shadow mode, and while killed.
+    pub would_refuse: u64,
+}
+
+/// The rules that are in force.
+#[derive(Debug, Default)]
+struct State {
+    /// By bucket.
+    rules: BTreeMap<u32, Rule>,
+    limits: BTreeMap<u32, VirtualLimit>,
+    shadowed: BTreeSet<u32>,
+    waits: BTreeMap<u32, WaitClass>,
+    /// For all other buckets.
+    fallback: Rule,
+    is_killed: bool,
+}
+
+impl ControlPlane {
+    /// Makes a limiter that admits everything, and whose draws follow `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        // Without a thread's own counters all threads decide by one state of the coin.
+        let table = Table::new(KEYS_MAX, 0, seed);
+        table.hooks.seed(seed);
+        Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default() }
+    }
+
+    /// Returns the limiter, for the service under test.
+    #[must_use]
+    pub fn limiter(&self) -> Limiter {
+        self.limiter.clone()
+    }
+
+    /// Refuses every request of a bucket, for this reason.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn refuse(&self, bucket: &str, reason: Reason) -> Result<(), RuleError> {
+        self.set(bucket, Rule::Refuse(reason))
+    }
+
+    /// Refuses every request of the buckets without a rule of their own, those of later declarations included.
+    pub fn refuse_all(&self, reason: Reason) {
+        self.state().fallback = Rule::Refuse(reason);
+        self.publish_all();
+    }
+
+    /// Refuses a share of a bucket's requests, from 0 to 1, each by an independent draw.
+    ///
+    /// # Errors
+    /// When the share is not from 0 to 1, the bucket's name is invalid, or the limiter has no room for it.
+    pub fn drop_share(&self, bucket: &str, share: f64) -> Result<(), RuleError> {
+        let is_valid = (0.0..=1.0).contains(&share);
+        // A cast from a float saturates.
+        let ratio = DropRatio::new((share * f64::from(DropRatio::ONE)).round() as u32);
+        let ratio = ratio.ok().filter(|_| is_valid);
+        let ratio = ratio.ok_or_else(|| RuleError::Share { bucket: bucket.to_owned(), share })?;
+        self.set(bucket, Rule::Drop(ratio))
+    }
+
+    /// Limits a bucket to `rps` requests/s of the virtual clock, which [`advance`](Self::advance) moves. All tenants
+    /// share the limit. The requests of one second may come at once, at the start too.
+    ///
+    /// # Errors
+    /// When the limit is negative or not finite, the bucket's name is invalid, or the limiter has no room for it.
+    pub fn limit(&self, bucket: &str, rps: f64) -> Result<(), RuleError> {
+        let rate = Rate::new(rps).map_err(|source| RuleError::Rate { bucket: bucket.to_owned(), source })?;
+        self.set(bucket, Rule::Limit(rate))
+    }
+
+    /// Admits every request of a bucket again.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn admit(&self, bucket: &str) -> Result<(), RuleError> {
+        self.set(bucket, Rule::Admit)
+    }
+
+    /// Puts a bucket into shadow mode, in which refusals are only counted, or back into force.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn shadow(&self, bucket: &str, is_shadowed: bool) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        let mut state = self.state();
+        match is_shadowed {
+            true => state.shadowed.insert(place.bucket),
+            false => state.shadowed.remove(&place.bucket),
+        };
+        drop(state);
+        self.publish_all();
+        Ok(())
+    }
+
+    /// Asks refused callers of a bucket to wait for about `wait`, from 1 s to 120 s: their
+    /// [`retry_after`](crate::Refusal::retry_after) is spread over `wait` to twice that, and over 2 s at least. Without
+    /// it they are asked to wait for 1 s to 3 s.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn retry_after(&self, bucket: &str, wait: Duration) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        self.state().waits.insert(place.bucket, WaitClass::of(wait));
+        self.publish_all();
+        Ok(())
+    }
+
+    /// Sets the kill switch of all buckets: while it is on, refusals are only counted.
+    pub fn kill(&self, is_killed: bool) {
+        self.state().is_killed = is_killed;
+        self.publish_all();
+    }
+
+    /// Moves the virtual clock, and refills the limits.
+    pub fn advance(&self, span: Duration) {
+        let table = self.table();
+        self.state().limits.values_mut().for_each(|limit| limit.advance(table, span));
+        table.refill();
+    }
+
+    /// Returns the decisions on all requests of a bucket so far.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn counts(&self, bucket: &str) -> Result<Decisions, RuleError> {
+        let bucket = self.limiter.bucket(bucket)?.place.bucket;
+        let keys = &self.table().keys;
+        let of_bucket = (0..KEYS_MAX as u32).filter(|key| keys.owner_of(*key) == bucket);
+        let sum = of_bucket.fold(Counts::ZERO, |sum, key| sum.plus(self.table().counters.counts(key)));
+        Ok(sum.into())
+    }
+
+    /// Returns the decisions on the requests of one tenant of a bucket so far.
+    ///
+    /// # Errors
+    /// When the bucket's name is invalid, or the limiter has no room for it.
+    pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
+        Ok(self.limiter.bucket(bucket)?.key(tenant).counts().into())
+    }
+}
+
+impl ControlPlane {
+    fn set(&self, bucket: &str, rule: Rule) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        let mut state = self.state();
+        state.rules.insert(place.bucket, rule);
+        // A guard has no tokens but those of a limit.
+        let (rate, limit) = match rule {
+            Rule::Limit(rate) => (rate, Limit::PerSecond(rate)),
+            _ => (Rate::ZERO, Limit::Unknown),
+        };
+        self.table().limits.set(place.bucket, limit);
+        let limit = VirtualLimit::new(self.table(), place.default_key, rate);
+        self.table().refill();
+        state.limits.insert(place.bucket, limit);
+        drop(state);
+        self.publish_all();
+        Ok(())
+    }
+
+    /// Publishes the rules of all buckets that are declared, and that of later ones.
+    fn publish_all(&self) {
+        let (table, state) = (self.table(), self.state());
+        table.hooks.set_fallback(state.word(None));
+        for bucket in 0..BUCKETS_MAX_DEFAULT as u32 {
+            if let Some(key) = table.default_key(bucket) {
+                table.publish(key, state.word(Some(bucket)));
+            }
+        }
+    }
+
+    fn table(&self) -> &Table {
+        &self.limiter.table
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns the directive of a bucket; `None` for buckets that are declared later.
+    fn word(&self, bucket: Option<u32>) -> DirectiveWord {
+        let is_shadowed = bucket.is_some_and(|bucket| self.shadowed.contains(&bucket));
+        let rule = bucket.and_then(|bucket| self.rules.get(&bucket)).unwrap_or(&self.fallback);
+        let wait = bucket.and_then(|bucket| self.waits.get(&bucket)).copied().unwrap_or_default();
+        rule.word(!is_shadowed && !self.is_killed, wait)
+    }
+}
+
+impl From<Counts> for Decisions {
+    fn from(counts: Counts) -> Self {
+        Self {
+            offered: counts.offered,
+            admitted: counts.admitted(),
+            refused: counts.refused(),
+            would_refuse: counts.would_dropped,
+        }
+    }
+}
