@@ -42,9 +42,9 @@
 //! ```
 //!
 //! The draws of one limiter form one sequence, and the seed determines it: the n-th decision that needs a draw
-//! gets the n-th draw, through handles, [`Limiter`] and middleware, on whichever threads. A test that sends the same
-//! requests in the same order gets the same verdicts in each run. Concurrent requests take draws in the order in
-//! which they are decided.
+//! gets the n-th draw, through handles, [`Limiter`](crate::Limiter) and middleware, on whichever threads. A test that
+//! sends the same requests in the same order gets the same verdicts in each run. Concurrent requests take draws in
+//! the order in which they are decided.
 //!
 //! # A limit under a virtual clock
 //!
