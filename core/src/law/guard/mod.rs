@@ -51,8 +51,8 @@ impl Guard {
 
     /// Returns the part of a client in the headroom pool of a bucket of which it offers `own`, `None` before
     /// its first interval is over: half by its share of the traffic and half evenly. The depth is that of a
-    /// guard with `pool_requests`, or what [few clients](Self::depth_of_few) have each, times the learned factor,
-    /// which raises it to at most `pool_depth_requests` or the part of the zone's `burst`, whichever is more.
+    /// guard with `pool_requests`, or what few clients have each, times the learned factor, which raises it
+    /// to at most `pool_depth_requests` or the part of the zone's `burst`, whichever is more.
     /// Without headroom rate and depth are zero.
     pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, parameters: &Parameters) -> Self {
         let Some(of_all) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
