@@ -13,6 +13,8 @@ use crate::hot::thread_slots;
 
 /// The HTTP statuses with a counter of their own.
 pub(super) const STATUSES: Range<u16> = 100..600;
+/// The lowest status that counts as a failure of the service.
+const FIRST_FAILURE: u16 = 500;
 
 /// The words of a block: what every response writes, a counter for each status and each gRPC code, and the bins
 /// of durations.
@@ -22,7 +24,9 @@ const CHUNKS: usize = 1;
 const ERRORS: usize = 2;
 const ABORTED: usize = 3;
 const REFUSALS: usize = 4;
-const FIRST_STATUS: usize = 5;
+/// The refusals with a status or code that is a failure in other responses.
+const REFUSALS_LIKE_FAILURES: usize = 5;
+const FIRST_STATUS: usize = 6;
 const FIRST_CODE: usize = FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize;
 const FIRST_BIN: usize = (FIRST_CODE + LABELS.len()).next_multiple_of(LINE);
 const WORDS: usize = FIRST_BIN + BINS;
@@ -85,12 +89,13 @@ impl Blocks {
         self.sum(cohorts, word_of(ending))
     }
 
-    /// Returns the number of responses that count as failures of the service.
+    /// Returns the number of responses that count as failures of the service. A refusal is none, whatever its status.
     pub(super) fn failed(&self, cohorts: &[Cohort]) -> u64 {
-        let server_errors = (500..STATUSES.end).map(Ending::Status);
+        let server_errors = (FIRST_FAILURE..STATUSES.end).map(Ending::Status);
         let failures =
             server_errors.chain(FAILURES.map(Ending::Grpc)).chain([Ending::Error, Ending::Aborted]);
-        failures.map(|ending| self.total(cohorts, ending)).sum()
+        let all: u64 = failures.map(|ending| self.total(cohorts, ending)).sum();
+        all.saturating_sub(self.sum(cohorts, REFUSALS_LIKE_FAILURES))
     }
 
     /// Returns the number of refusals in all cohorts.
@@ -130,10 +135,14 @@ impl Block<'_> {
         self.add(word_of(ending), 1);
     }
 
-    /// Counts a refusal, besides its ending.
+    /// Counts a refusal.
     #[inline]
-    pub(super) fn count_refusal(self) {
+    pub(super) fn count_refusal(self, ending: Ending) {
+        self.count(ending);
         self.add(REFUSALS, 1);
+        if is_failure(ending) {
+            self.add(REFUSALS_LIKE_FAILURES, 1);
+        }
     }
 
     #[inline]
@@ -162,5 +171,14 @@ fn word_of(ending: Ending) -> usize {
         Ending::Grpc(code) => FIRST_CODE + place(code),
         Ending::Status(_) | Ending::Error => ERRORS,
         Ending::Aborted => ABORTED,
+    }
+}
+
+/// Returns true if an ending counts as a failure of the service, unless it is that of a refusal.
+fn is_failure(ending: Ending) -> bool {
+    match ending {
+        Ending::Status(status) => !(STATUSES.start..FIRST_FAILURE).contains(&status),
+        Ending::Grpc(code) => FAILURES.iter().any(|failure| place(*failure) == place(code)),
+        Ending::Error | Ending::Aborted => true,
     }
 }

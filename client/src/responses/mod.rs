@@ -168,12 +168,11 @@ impl Responses {
         }
     }
 
-    /// Records a refusal. Its duration is not recorded, because it does not measure the service.
+    /// Records a refusal. Its duration is not recorded, because it does not measure the service; for the same reason it
+    /// is no failure, whatever its status.
     pub(crate) fn refused(&self, bucket: usize, cohort: Cohort, ending: Ending) {
         if let Some(blocks) = self.blocks(bucket) {
-            let block = blocks.of_current_thread(cohort);
-            block.count(ending);
-            block.count_refusal();
+            blocks.of_current_thread(cohort).count_refusal(ending);
         }
     }
 
@@ -205,8 +204,9 @@ impl Responses {
             let before = &mut reported.bins[usize::from(bin.number())];
             latency.add(bin, now.saturating_sub(std::mem::replace(before, now)));
         }
-        let failed = blocks.failed(&cohorts);
-        (failed.saturating_sub(std::mem::replace(&mut reported.failed, failed)), latency)
+        // A response that is being counted can be missing in one of the sums, so that the difference falls for a moment.
+        let failed = blocks.failed(&cohorts).max(reported.failed);
+        (failed - std::mem::replace(&mut reported.failed, failed), latency)
     }
 
     /// Returns the responses of a bucket by the label of their cohort, of those that have any.

@@ -54,6 +54,20 @@ fn responses_are_reported_once_by_side() {
 }
 
 #[test]
+fn refusal_is_no_failure_whatever_its_status() {
+    let responses = Responses::new(1, 4);
+    let mut reported = Reported::default();
+    for ending in [429, 503, 500].map(Ending::Status).into_iter().chain([8, 14, 99].map(Ending::Grpc)) {
+        responses.refused(0, CONTROL, ending);
+    }
+    assert_eq!(responses.since(0, Side::Control, &mut reported), (0, Histogram::default()));
+    responses.ended(0, CONTROL, MS, Some(Ending::Status(503)));
+    assert_eq!(responses.since(0, Side::Control, &mut reported), (1, histogram(&[MS])));
+    let (codes, _) = snapshot(&responses, 0).unwrap();
+    assert!(codes.contains(&("503".to_owned(), 2)), "metrics have the status of refusals, too: {codes:?}");
+}
+
+#[test]
 fn grpc_codes_are_labelled_and_fail_like_server_errors() {
     let responses = Responses::new(1, 4);
     for code in 0..=20 {
