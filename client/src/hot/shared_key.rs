@@ -16,8 +16,9 @@ use crate::hot::sync::{AtomicU64, Ordering};
 /// the first [directive](crate::hot::directive_word::DirectiveWord) that uses it is published, and is never
 /// removed.
 ///
-/// The key has a cache line of its own, so that no frequent write beside it slows readers down.
-#[derive(Debug, Default)]
+/// The key has a cache line of its own, so that no frequent write beside it slows readers down. It is secret, so there is
+/// no `Debug` of it.
+#[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct SharedKey {
     k0: AtomicU64,

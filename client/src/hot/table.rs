@@ -1,6 +1,7 @@
 //! The table that decisions read and write: interned names, the directive of each key, the tokens of guards and
 //! of headroom, and the counters of each thread.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -76,7 +77,6 @@ impl Target {
 struct Headroom(GuardPool);
 
 /// All buckets and keys of one limiter: names, directives and counters. Everything is allocated at the start.
-#[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) buckets: Interner,
     pub(crate) keys: Interner,
@@ -109,6 +109,15 @@ pub(crate) struct Table {
     /// The hooks of a control plane of tests.
     #[cfg(feature = "testing")]
     pub(crate) hooks: crate::testing::Hooks,
+}
+
+/// Leaves out the contents: they are megabytes, and the draw key is a secret.
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (buckets_max, keys_max) = (self.default_keys.len(), self.guards.len());
+        let mut table = f.debug_struct("Table");
+        table.field("buckets_max", &buckets_max).field("keys_max", &keys_max).finish_non_exhaustive()
+    }
 }
 
 impl Table {

@@ -1,5 +1,6 @@
 //! The handles that resolve names beforehand: a bucket's and a key's.
 
+use std::fmt;
 use std::sync::Arc;
 
 use plimsoll_core::decision::Verdict;
@@ -15,7 +16,7 @@ use crate::interner::pin::Pin;
 use crate::responses::Recorder;
 
 /// A bucket, resolved once: the fastest way to decide by a tenant's name.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BucketHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: BucketPlace,
@@ -42,6 +43,12 @@ pub struct Peek {
     pub enforced: bool,
     /// True if a guard is set and has no token left until its next refill.
     pub exhausted: bool,
+}
+
+impl fmt::Debug for BucketHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketHandle").field("name", &self.name()).finish_non_exhaustive()
+    }
 }
 
 impl BucketHandle {

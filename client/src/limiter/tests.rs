@@ -223,3 +223,18 @@ fn more_buckets_than_the_default_have_room_if_set() {
     let (limiter, _feed) = Limiter::builder("shop").unwrap().buckets_max(1_500).build().unwrap();
     assert!((0..1_500).all(|number| limiter.bucket(&format!("b{number}")).is_ok()));
 }
+
+/// A service may log its state with `{:?}`: on the way of a request that would be a pause, and a leak.
+#[test]
+fn debug_output_is_short_and_without_the_draw_key() {
+    let (limiter, feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let bucket = limiter.bucket("checkout").unwrap();
+    let key = bucket.key("acme");
+    let halves = 0x1234_5678_9abc_def0_u64;
+    limiter.table.draw_key.store(plimsoll_core::decision::coherent::DrawKey::of_halves(halves, halves));
+    for text in [format!("{limiter:?}"), format!("{bucket:?}"), format!("{key:?}"), format!("{feed:?}")] {
+        assert!(text.len() < 20_000, "{} bytes: {text:.200}", text.len());
+        assert!(!text.contains(&halves.to_string()), "{text}");
+    }
+    assert!(format!("{bucket:?}").contains("checkout"), "{bucket:?}");
+}
