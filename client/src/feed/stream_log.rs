@@ -6,11 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use plimsoll_proto::driver::child::{Observer, StreamError};
+use tonic::Code;
 
 use super::Control;
 use super::health::Counters;
 use crate::hot::table::Table;
 use crate::setup::SetupProblem;
+
+/// The failures in a row, each after a connection was taken, that show another server at the address. Fewer may be an
+/// aggregator that restarts.
+const STRANGE_MAX: u32 = 3;
 
 /// Counts and logs the state of the connection to one aggregator.
 pub(super) struct StreamLog {
@@ -24,6 +29,8 @@ pub(super) struct StreamLog {
     /// The reasons of failures since the last connection that were logged as warnings; `None` is any that is not about
     /// trust. At most one of each.
     warned: Vec<Option<&'static str>>,
+    /// The failures since the last connection that an aggregator does not cause.
+    strange: u32,
     /// The problem of an aggregator of another zone, while it is one.
     foreign: Option<SetupProblem>,
 }
@@ -41,11 +48,12 @@ impl StreamLog {
             is_connected: false,
             refused: None,
             warned: Vec::new(),
+            strange: 0,
             foreign: None,
         }
     }
 
-    /// Raises or ends the problem of an aggregator that takes connections and sends nothing.
+    /// Raises or ends the problem of an aggregator that takes connections and sends no directives.
     fn set_silent(&self, is_silent: bool) {
         if is_silent {
             self.table.problems.raise(SetupProblem::SilentAggregator { address: self.address.to_string() });
@@ -79,12 +87,32 @@ impl StreamLog {
     }
 }
 
+/// Returns true if a server that is no aggregator may have caused a failure: an admin port, another tier or an HTTP
+/// server.
+fn is_strange(error: &StreamError) -> bool {
+    match error {
+        #[cfg(feature = "tls")]
+        StreamError::Handshake(_) => error.refusal().is_none(),
+        StreamError::Closed(status) => {
+            let is_of_another_server = matches!(
+                status.code(),
+                Code::FailedPrecondition | Code::Internal | Code::Unimplemented | Code::Unknown
+            );
+            // With a cause at this end, such as a frame that is none of HTTP/2.
+            is_of_another_server || status.source().is_some()
+        }
+        StreamError::Ended | StreamError::Decode(_) => true,
+        _ => false,
+    }
+}
+
 impl Observer for StreamLog {
     fn on_connected(&mut self, zone: Option<&str>) {
         self.counters.connected.fetch_add(1, Ordering::Relaxed);
         self.is_connected = true;
         self.set_refused(None);
         self.warned.clear();
+        self.strange = 0;
         self.set_silent(false);
         tracing::info!("aggregator connected");
         let zone = zone.filter(|zone| *zone != self.counters.zone);
@@ -106,13 +134,15 @@ impl Observer for StreamLog {
         if !is_repeated {
             self.warned.push(reason);
         }
-        let is_silent = !was_connected && matches!(error, StreamError::Silent(_));
+        self.strange += u32::from(!was_connected && is_strange(error));
+        let is_silent =
+            !was_connected && (matches!(error, StreamError::Silent(_)) || self.strange == STRANGE_MAX);
         if is_silent {
             // Logged with its remedy, once.
             self.set_silent(true);
         }
         match reason {
-            _ if is_silent => tracing::debug!(%error, "aggregator sends nothing"),
+            _ if is_silent => tracing::debug!(%error, "aggregator sends no directives"),
             _ if was_connected => {
                 tracing::warn!(%error, reason, "aggregator lost; the directives held stay in force");
             }
@@ -222,6 +252,24 @@ mod tests {
         assert_eq!(table.problems.list(), [], "a stream that was lost is none");
         log.on_disconnected(&silent(), false);
         drop(log);
+        assert_eq!(table.problems.list(), []);
+    }
+
+    #[test]
+    fn another_server_at_the_address_is_a_problem_after_a_few_failures() {
+        let mut log = log(&Arc::new(Counters::default()));
+        let table = Arc::clone(&log.table);
+        let fail = |log: &mut StreamLog, status: fn(&'static str) -> Status, times| {
+            (0..times).for_each(|_| log.on_disconnected(&StreamError::Closed(Box::new(status("x"))), false));
+            table.problems.list().len()
+        };
+        assert_eq!(fail(&mut log, Status::unavailable, 10), 0, "an aggregator that stops");
+        assert_eq!(fail(&mut log, Status::resource_exhausted, 10), 0, "one without room");
+        assert_eq!(fail(&mut log, Status::unimplemented, STRANGE_MAX - 1), 0);
+        log.on_connected(None);
+        assert_eq!(fail(&mut log, Status::failed_precondition, STRANGE_MAX - 1), 0);
+        assert_eq!(fail(&mut log, Status::unknown, 1), 1);
+        log.on_connected(None);
         assert_eq!(table.problems.list(), []);
     }
 

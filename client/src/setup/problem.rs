@@ -47,8 +47,8 @@ pub enum SetupProblem {
     },
     /// An aggregator takes connections and sends no directives.
     #[error(
-        "the aggregator `{address}` takes the connection and sends nothing: check that the address and port are those that \
-         an aggregator listens on for clients (`--listen`), and not its admin port or another server"
+        "the aggregator `{address}` takes the connection and sends no directives: check that the address and port are those \
+         that an aggregator listens on for clients (`--listen`), and not its admin port or another server"
     )]
     SilentAggregator {
         /// The address, as `HOST:PORT`.
