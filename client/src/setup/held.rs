@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::SetupProblem;
 
-/// The most problems that a limiter holds, and the most that it logs. Further ones are left out: a limiter with so
-/// many is wired wrongly in one way many times.
+/// The most problems of one kind that a limiter holds, and the most that it logs. Further ones are left out: a limiter
+/// with so many is wired wrongly in one way many times, and may be in another way as well.
 pub(crate) const SETUP_PROBLEMS_MAX: usize = 64;
 
 /// The setup problems that hold now, and those that were logged. Raised off the request path.
@@ -40,10 +40,10 @@ impl SetupProblems {
         let same = |held: &SetupProblem| held.kind() == kind && held.subject() == subject;
         match inner.held.iter().position(same) {
             Some(at) => inner.held[at] = problem,
-            None if inner.held.len() >= SETUP_PROBLEMS_MAX => {}
+            None if inner.held.iter().filter(|held| held.kind() == kind).count() >= SETUP_PROBLEMS_MAX => {}
             None => {
-                let is_new = inner.logged.len() < SETUP_PROBLEMS_MAX
-                    && inner.logged.insert((kind, subject.to_owned()));
+                let logged = inner.logged.iter().filter(|(of_kind, _)| *of_kind == kind).count();
+                let is_new = logged < SETUP_PROBLEMS_MAX && inner.logged.insert((kind, subject.to_owned()));
                 inner.held.push(problem.clone());
                 drop(inner);
                 if is_new {
@@ -90,10 +90,16 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_bounded() {
+    fn problems_of_a_kind_are_bounded() {
         let problems = SetupProblems::default();
         (0..10 * SETUP_PROBLEMS_MAX).for_each(|number| problems.raise(unknown(&format!("b{number}"), None)));
         assert_eq!(problems.list().len(), SETUP_PROBLEMS_MAX);
         assert_eq!(problems.inner().logged.len(), SETUP_PROBLEMS_MAX);
+        problems.raise(SetupProblem::FeedStopped);
+        assert_eq!(
+            problems.list().last(),
+            Some(&SetupProblem::FeedStopped),
+            "another kind has room of its own"
+        );
     }
 }
