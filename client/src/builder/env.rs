@@ -58,7 +58,7 @@ impl LimiterBuilder {
     /// | `PLIMSOLL_BUCKETS_MAX` | [`buckets_max`](Self::buckets_max) |
     /// | `PLIMSOLL_GRACE`, such as `20s` | [`failover_delay`](Self::failover_delay) |
     ///
-    /// A variable that begins with `PLIMSOLL_` and is similar to one of these is logged as a warning.
+    /// A variable that is similar to one of these is logged as a warning.
     ///
     /// ```
     /// # fn main() -> Result<(), plimsoll_client::BuildError> {
@@ -80,7 +80,7 @@ impl LimiterBuilder {
         let mut own: BTreeMap<&'static str, OsString> = BTreeMap::new();
         let mut misspelt = 0;
         for (name, value) in variables {
-            let Some(name) = name.as_ref().to_str().filter(|name| name.starts_with(PREFIX)) else { continue };
+            let Some(name) = name.as_ref().to_str() else { continue };
             if let Some(name) = OWN.into_iter().find(|own| *own == name) {
                 own.insert(name, value.as_ref().to_owned());
             } else if let Some(meant) = meant(name).filter(|_| misspelt < SETUP_PROBLEMS_MAX) {
@@ -165,17 +165,27 @@ fn up_to(text: &str, max: usize) -> Result<usize, String> {
     number.ok_or_else(|| format!("write a whole number from 1 to {max}"))
 }
 
-/// Returns the variable that a similar one was probably meant to be. Those of other processes of Plimsoll are not
-/// similar enough, except by a slip of one or two letters.
+/// Methods of the builder whose variables have other names.
+const METHODS: [(&str, &str); 3] = [
+    ("certificates", "PLIMSOLL_CERTS"),
+    ("directive_cache", "PLIMSOLL_DIRECTIVES"),
+    ("failover_delay", "PLIMSOLL_GRACE"),
+];
+
+/// Returns the variable that a similar one was probably meant to be, also if its prefix is misspelt or in lower case.
+/// Those of other processes of Plimsoll are not similar enough, except by a slip of one or two letters.
 fn meant(name: &str) -> Option<&'static str> {
     let is_of_kubernetes =
         OF_KUBERNETES.iter().any(|ending| name.ends_with(ending)) || name.contains("_PORT_");
     if is_of_kubernetes || name == KILL_VARIABLE || OTHERS.contains(&name) {
         return None;
     }
-    let suffix = name.strip_prefix(PREFIX)?.to_lowercase();
-    let known: Vec<(String, &'static str)> =
-        OWN.iter().filter_map(|own| Some((own.strip_prefix(PREFIX)?.to_lowercase(), *own))).collect();
+    let (prefix, suffix) = name.split_once(['_', '-'])?;
+    nearest(prefix, ["plimsoll"])?;
+    let suffix = suffix.to_lowercase().replace('-', "_");
+    let of_own = OWN.iter().filter_map(|own| Some((own.strip_prefix(PREFIX)?.to_lowercase(), *own)));
+    let of_methods = METHODS.iter().map(|(method, own)| ((*method).to_owned(), *own));
+    let known: Vec<(String, &'static str)> = of_own.chain(of_methods).collect();
     let found = nearest(&suffix, known.iter().map(|(suffix, _)| suffix.as_str()))?;
     known.iter().find(|(suffix, _)| suffix == found).map(|(_, own)| *own)
 }
@@ -280,6 +290,15 @@ mod tests {
             ("PLIMSOLL_KEY_MAX", Some("PLIMSOLL_KEYS_MAX")),
             ("PLIMSOLL_CERT", Some("PLIMSOLL_CERTS")),
             ("PLIMSOLL_KILLFILE", Some("PLIMSOLL_KILL_FILE")),
+            ("PLIMSOL_AGGREGATOR", Some("PLIMSOLL_AGGREGATOR")),
+            ("plimsoll_zone", Some("PLIMSOLL_ZONE")),
+            ("PLIMSOLL-ZONE", Some("PLIMSOLL_ZONE")),
+            ("PLIMSOLL_DIRECTIVE_CACHE", Some("PLIMSOLL_DIRECTIVES")),
+            ("PLIMSOLL_FAILOVER_DELAY", Some("PLIMSOLL_GRACE")),
+            ("PLIMSOLL_CERTIFICATES", Some("PLIMSOLL_CERTS")),
+            ("ZONE", None),
+            ("CLIMATE_ZONE", None),
+            ("PATH", None),
             ("PLIMSOLL_KILL", None),
             ("PLIMSOLL_LISTEN", None),
             ("PLIMSOLL_BUCKETS", None),
