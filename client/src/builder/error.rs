@@ -50,8 +50,8 @@ pub enum BuildError {
     },
     /// An aggregator is to be reached over TLS without certificates.
     #[error(
-        "the aggregator address `{address}` asks for mutual TLS: give this service's certificates with \
-         LimiterBuilder::certificates(directory)"
+        "the aggregator address `{address}` asks for mutual TLS: give the directory of this service's certificates \
+         by LimiterBuilder::certificates or PLIMSOLL_CERTS"
     )]
     CertificatesNeeded {
         /// The address as it was given.
@@ -59,9 +59,9 @@ pub enum BuildError {
     },
     /// An aggregator beyond loopback would be reached in plaintext.
     #[error(
-        "the aggregator `{address}` would be reached in plaintext: for mutual TLS write https:// or dns:// and give this \
-         service's certificates with LimiterBuilder::certificates(directory), or allow plaintext with \
-         LimiterBuilder::insecure()"
+        "the aggregator `{address}` would be reached in plaintext: for mutual TLS write https:// or dns:// and give the \
+         directory of this service's certificates by LimiterBuilder::certificates or PLIMSOLL_CERTS, or allow plaintext by \
+         LimiterBuilder::insecure or PLIMSOLL_INSECURE=true"
     )]
     Plaintext {
         /// The address as it was given.
@@ -70,7 +70,7 @@ pub enum BuildError {
     /// An aggregator is to be reached over TLS, and the library was built without it.
     #[error(
         "the aggregator address `{address}` asks for mutual TLS: build plimsoll-client with its feature `tls`, and give \
-         this service's certificates with LimiterBuilder::certificates(directory)"
+         the directory of this service's certificates by LimiterBuilder::certificates or PLIMSOLL_CERTS"
     )]
     WithoutTls {
         /// The address as it was given.
