@@ -86,7 +86,11 @@ impl<B> LoadShedLayer<B> {
     }
 
     /// Responds to refused requests by a closure. It may begin with the default
-    /// [response](Refused::response). Runs on the request path, so it should not block.
+    /// [response](Refused::response). Runs on the request path, so it should not block. It also answers
+    /// [gRPC calls](Refused::is_grpc).
+    ///
+    /// The body is bytes or text: anything that is `Into<Bytes>`. A body of axum, such as that of
+    /// `Json(..).into_response()`, is a stream and does not compile here.
     ///
     /// ```
     /// use http::{HeaderValue, Response};
