@@ -115,7 +115,7 @@ impl Queues {
         queue.refusal
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.waiters, self.queues.len())
     }
