@@ -154,6 +154,16 @@ async fn shutdown_returns_the_decisions_that_no_aggregator_has() {
     decide(&limiter, 7);
     assert_eq!(handle.shutdown().await, Flushed { unreported: 7 });
     assert_eq!((limiter.setup_problems(), limiter.health().feed), (vec![], Some(FeedState::Stopped)));
+
+    let (alone, feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let handle = feed.spawn().unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    decide(&alone, 7);
+    assert_eq!(
+        handle.shutdown().await,
+        Flushed { unreported: 7 },
+        "a feed without an aggregator ends at once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
