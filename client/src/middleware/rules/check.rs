@@ -118,6 +118,11 @@ mod tests {
                  and all below it, or .path(\"/{*rest}\") for those below it alone; a literal `*` takes .exact(..)",
             ),
             (
+                vec![a().exact("/orders?all=1")],
+                "rule 1 (bucket `a`, exact `/orders?all=1`): a path has no query: remove `?` and what follows it; a literal \
+                 `?` is written `%3F`",
+            ),
+            (
                 vec![a().path("/orders"), Rule::bucket("b").path("/orders")],
                 "rule 2 (bucket `b`, path `/orders`): rule 1 (bucket `a`, path `/orders`) matches the same requests and \
                  applies first: remove one of the two",

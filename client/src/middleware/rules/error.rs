@@ -88,6 +88,9 @@ pub enum PathFault {
     /// The first character is no slash.
     #[error("it must begin with `/`: write the path without scheme and host")]
     NoSlash,
+    /// The text has a query.
+    #[error("a path has no query: remove `?` and what follows it; a literal `?` is written `%3F`")]
+    Query,
     /// A segment begins with a star, or the last one ends with one.
     #[error(
         "`*` alone is no wildcard: write .prefix(\"{prefix}\") for the path and all below it, or .path(\"{}\") for those \

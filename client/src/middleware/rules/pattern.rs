@@ -71,6 +71,9 @@ impl Kind {
 
 impl Shape {
     fn parse(kind: Kind, text: &str) -> Result<Self, PathFault> {
+        if text.starts_with('/') && text.contains('?') {
+            return Err(PathFault::Query);
+        }
         if kind == Kind::Template {
             let template = Template::parse(text)?;
             return Ok(template.as_literal().map_or(Self::Template(template), Self::Exact));
