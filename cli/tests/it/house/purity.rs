@@ -11,8 +11,7 @@ const PURE: [(&str, &[&str]); 7] = [
     (
         "client",
         &[
-            "assignment",
-            "cache/snapshot",
+            "feed/cache/snapshot",
             "hot/decision",
             "hot/directive_word",
             "hot/guard_pool",
@@ -23,6 +22,8 @@ const PURE: [(&str, &[&str]); 7] = [
             "hot/thread_slots",
             "interner",
             "limiter/shard",
+            "limiter/waiting/pace",
+            "limiter/waiting/queues",
             "subscription",
         ],
     ),
