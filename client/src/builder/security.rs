@@ -45,7 +45,19 @@ impl LimiterBuilder {
             (Scheme::Https, None) => {
                 return Err(BuildError::CertificatesNeeded { address: self.addresses.first() });
             }
-            (Scheme::Http | Scheme::Dns, _) => Security::Plain { anywhere: self.is_insecure },
+            (Scheme::Http | Scheme::Dns, unused) => {
+                if let Some(directory) = unused
+                    && !self.addresses.aggregators.names().is_empty()
+                {
+                    tracing::warn!(
+                        certificates = %directory.display(),
+                        address = self.addresses.first(),
+                        "certificates are not used for plaintext: write https:// in PLIMSOLL_AGGREGATOR or \
+                         LimiterBuilder::aggregators"
+                    );
+                }
+                Security::Plain { anywhere: self.is_insecure }
+            }
         })
     }
 

@@ -37,7 +37,7 @@ pub enum SetupProblem {
     /// The aggregator belongs to another zone.
     #[error(
         "this service names the zone `{zone}` and its aggregator the zone `{aggregator_zone}`, whose limits it shares: set \
-         LimiterBuilder::zone, or connect it to an aggregator of its zone"
+         PLIMSOLL_ZONE or LimiterBuilder::zone, or connect it to an aggregator of its zone"
     )]
     ForeignZone {
         /// The zone that the service names.

@@ -8,7 +8,7 @@ use super::WaitClass;
 
 /// The answer of a limiter, in eight bytes. A decision cannot fail, so this is not a `Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a verdict that nobody looks at protects nothing"]
+#[must_use = "a verdict protects nothing unless refused requests are turned away"]
 pub enum Verdict {
     /// Let the request through.
     Admit,
