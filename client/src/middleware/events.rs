@@ -1,4 +1,4 @@
-//! Events and span fields: refusals in the log, at most one line for each bucket and second, and every decision in
+//! Events and span fields: refusals in the log, at most one line for each bucket in ten seconds, and every decision in
 //! the spans that declare fields for it.
 
 use std::sync::OnceLock;
@@ -20,7 +20,7 @@ const REASON: &str = "plimsoll.reason";
 /// The time of the first event, from which others are measured.
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// Logs a refusal unless its bucket's last event is less than a second old, and records it in the current span. The
+/// Logs a refusal unless its bucket's last event is less than ten seconds old, and records it in the current span. The
 /// recorder has counted it.
 pub(super) fn refused(refusal: Refusal, recorder: Option<Recorder>) {
     record("refused", Some(refusal.reason().as_str()), recorder);

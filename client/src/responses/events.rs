@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The least time between two events about one bucket.
-const EVENT_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two events about one bucket: an overload of an hour leaves a log that can be read.
+const EVENT_EVERY: Duration = Duration::from_secs(10);
 
 /// The events about the refusals of one bucket.
 #[derive(Debug, Default)]

@@ -111,7 +111,7 @@ async fn spans_have_the_verdict_its_bucket_and_its_reason() {
 }
 
 #[tokio::test]
-async fn refusals_of_a_second_are_one_event() {
+async fn refusals_of_ten_seconds_are_one_event() {
     const REQUESTS: usize = 50;
     let plane = ControlPlane::new(1);
     plane.refuse("orders", Reason::ClusterOverload).unwrap();
@@ -121,7 +121,7 @@ async fn refusals_of_a_second_are_one_event() {
     assert_eq!((first["bucket"].as_str(), first["reason"].as_str()), ("orders", "cluster_overload"));
     assert_eq!(first["suppressed"], "0");
     assert!(first["retry_after_s"].parse::<f64>().unwrap() >= 1.0, "{first:?}");
-    // A slow machine may take more than a second for all.
+    // A slow machine may take more than ten seconds for all.
     let logged: usize = events.iter().map(|event| event.0["suppressed"].parse::<usize>().unwrap() + 1).sum();
     assert!(events.len() < REQUESTS && logged <= REQUESTS, "{logged} refusals in {} events", events.len());
     assert_eq!(plane.counts("orders").unwrap().offered, REQUESTS as u64);
