@@ -195,4 +195,4 @@ impl Limiter {
 
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
-mod tests;
+pub(crate) mod tests;

@@ -13,7 +13,7 @@ fn limiter() -> Limiter {
 }
 
 /// Makes a limiter with room for this many keys, and its subscription.
-pub(super) fn with_keys(keys_max: usize, seed: u64) -> (Limiter, Subscription) {
+pub(crate) fn with_keys(keys_max: usize, seed: u64) -> (Limiter, Subscription) {
     let identity = Identity {
         instance: InstanceId(1),
         name: Name::new("shop-1").unwrap(),

@@ -4,6 +4,7 @@ use plimsoll_core::decision::Refusal;
 
 use super::request::trace::trace_of;
 use super::{Head, Pass, stacked};
+use crate::hot::table::Table;
 use crate::responses::Recorder;
 use crate::{BucketHandle, KeyHandle, Verdict};
 
@@ -49,8 +50,7 @@ pub trait Extract: Send + Sync + 'static {
     fn decide(&self, request: Head<'_>) -> Decision {
         let Some(Charge { key, cost }) = self.extract(request) else { return Decision::PASS };
         if stacked::is_counted(request, &key.table, key.recorder().bucket()) {
-            key.table.passes.count(Pass::CountedBefore);
-            return Decision::passed(Pass::CountedBefore);
+            return Decision::passed(&key.table, Pass::CountedBefore);
         }
         let verdict = key.admit_cost_by_trace(cost, || trace_of(request));
         Decision::of(verdict, || key.recorder(), || key.bucket())
@@ -125,8 +125,9 @@ impl Decision {
         })
     }
 
-    /// Admits a request for a reason that the limiter has counted.
-    pub(super) const fn passed(pass: Pass) -> Self {
+    /// Admits a request without a decision, and counts it by the reason.
+    pub(super) fn passed(table: &Table, pass: Pass) -> Self {
+        table.passes.count(pass);
         Self(Decided::Passed(pass))
     }
 

@@ -5,15 +5,13 @@ use std::time::Duration;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use plimsoll_core::decision::{Reason, WaitClass};
-use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::quantity::{Limit, Rate};
-use plimsoll_core::report::{Identity, InstanceId, Role};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::*;
-use crate::Limiter;
+use crate::limiter::tests::with_keys;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -25,14 +23,7 @@ fn at(seconds: u64) -> SystemTime {
 
 /// The bucket `checkout` with a limit.
 fn bucket(limit: Limit) -> BucketHandle {
-    let identity = Identity {
-        instance: InstanceId(1),
-        name: Name::new("shop-1").unwrap(),
-        service: Name::new("shop").unwrap(),
-        zone: Zone::new("z").unwrap(),
-        role: Role::Client,
-    };
-    let (limiter, _) = Limiter::without_transport(identity, 8, 0, 7);
+    let (limiter, _) = with_keys(8, 7);
     let bucket = limiter.bucket("checkout").unwrap();
     bucket.table.limits.set(bucket.place.bucket, limit);
     bucket

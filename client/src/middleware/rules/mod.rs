@@ -146,11 +146,6 @@ impl Rules {
         route.map(axum::extract::MatchedPath::as_str)
     }
 
-    fn pass(&self, pass: Pass) -> Decision {
-        self.table.passes.count(pass);
-        Decision::passed(pass)
-    }
-
     fn is_exempt(&self, request: Head<'_>) -> bool {
         !self.limits_preflights && request.is_preflight()
     }
@@ -169,16 +164,16 @@ impl Extract for Rules {
 
     fn decide(&self, request: Head<'_>) -> Decision {
         if self.is_exempt(request) {
-            return self.pass(Pass::Preflight);
+            return Decision::passed(&self.table, Pass::Preflight);
         }
         let target = match self.matched(request) {
             Matched::Limited(target) => target,
-            Matched::Unlimited => return self.pass(Pass::Unlimited),
-            Matched::NoRule => return self.pass(Pass::NoRule),
+            Matched::Unlimited => return Decision::passed(&self.table, Pass::Unlimited),
+            Matched::NoRule => return Decision::passed(&self.table, Pass::NoRule),
         };
         let bucket = &target.bucket;
         if stacked::is_counted(request, &bucket.table, bucket.place.bucket) {
-            return self.pass(Pass::CountedBefore);
+            return Decision::passed(&self.table, Pass::CountedBefore);
         }
         let (cost, trace) = (target.cost(request), || trace_of(request));
         let verdict = match target.key() {
