@@ -7,6 +7,7 @@ mod limit_fields;
 mod problem;
 mod refused;
 #[cfg(test)]
+#[cfg(not(feature = "loom"))]
 mod tests;
 mod words;
 
