@@ -15,6 +15,7 @@ pub mod kill;
 pub mod law;
 pub mod names;
 pub mod quantity;
+pub mod quota;
 pub mod report;
 pub mod rollout;
 pub mod stats;

@@ -1,0 +1,97 @@
+//! The quotas of one bucket together, as directives carry them.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::definition::{QUOTAS_PER_BUCKET_MAX, Quota};
+
+/// The quotas of one bucket, in the order of the policy. A request has to pass all of them. Cheap to clone.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct BucketQuotas(Arc<[Arc<Quota>]>);
+
+/// The reason why quotas cannot belong to one bucket together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBucketQuotas {
+    /// There are too many.
+    #[error("a bucket has at most {QUOTAS_PER_BUCKET_MAX} quotas, this one has {0}")]
+    TooMany(usize),
+    /// Two have the same name.
+    #[error("a bucket names each quota once")]
+    Repeated,
+    /// Some count per tenant and others over all tenants.
+    #[error(
+        "the quotas of one bucket have the same `key`: they are decided in one atomic call, for which a Redis Cluster needs \
+         all of their keys in one slot"
+    )]
+    MixedKeys,
+}
+
+impl BucketQuotas {
+    /// Makes the quotas of one bucket.
+    ///
+    /// # Errors
+    /// When they are too many, when two have the same name, or when their keys differ in kind.
+    pub fn new(quotas: Vec<Arc<Quota>>) -> Result<Self, InvalidBucketQuotas> {
+        if quotas.len() > QUOTAS_PER_BUCKET_MAX {
+            return Err(InvalidBucketQuotas::TooMany(quotas.len()));
+        }
+        for (at, quota) in quotas.iter().enumerate() {
+            let before = &quotas[..at];
+            if before.iter().any(|other| other.name == quota.name) {
+                return Err(InvalidBucketQuotas::Repeated);
+            }
+            if before.iter().any(|other| other.key != quota.key) {
+                return Err(InvalidBucketQuotas::MixedKeys);
+            }
+        }
+        Ok(Self(quotas.into()))
+    }
+}
+
+impl Deref for BucketQuotas {
+    type Target = [Arc<Quota>];
+
+    fn deref(&self) -> &[Arc<Quota>] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for BucketQuotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{OnStoreError, QuotaKey, QuotaRate};
+    use super::*;
+    use crate::names::Name;
+
+    fn quota(name: &str, key: QuotaKey) -> Arc<Quota> {
+        let rate = QuotaRate::new(10, 10, 1_000).unwrap();
+        let name = Name::new(name).unwrap();
+        Arc::new(Quota::new(name, rate, key, OnStoreError::AllowBounded, 1).unwrap())
+    }
+
+    #[test]
+    fn quotas_of_one_bucket_are_few_distinct_and_of_one_kind_of_key() {
+        let (tenant, global) = (QuotaKey::Tenant, QuotaKey::Global);
+        let numbered = |count: usize| (0..count).map(|n| quota(&format!("q{n}"), tenant)).collect::<Vec<_>>();
+        for (quotas, expected) in [
+            (Vec::new(), Ok(0)),
+            (numbered(QUOTAS_PER_BUCKET_MAX), Ok(QUOTAS_PER_BUCKET_MAX)),
+            (
+                numbered(QUOTAS_PER_BUCKET_MAX + 1),
+                Err(InvalidBucketQuotas::TooMany(QUOTAS_PER_BUCKET_MAX + 1)),
+            ),
+            (vec![quota("a", global), quota("b", global)], Ok(2)),
+            (vec![quota("a", tenant), quota("a", tenant)], Err(InvalidBucketQuotas::Repeated)),
+            (vec![quota("a", tenant), quota("b", global)], Err(InvalidBucketQuotas::MixedKeys)),
+        ] {
+            let made = BucketQuotas::new(quotas.clone());
+            assert_eq!(made.map(|made| made.len()), expected, "{quotas:?}");
+        }
+    }
+}
