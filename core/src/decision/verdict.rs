@@ -26,7 +26,7 @@ impl Verdict {
 
 /// The reason of a refusal and the time to retry, in four bytes: from the low bits up the reason, the
 /// [class](WaitClass) of the wait, and a number that spreads the wait. All are computed on demand, because most
-/// decisions admit.
+/// decisions admit. The refusal of a quota has the exact time until its reset instead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Refusal(u32);
 
@@ -34,6 +34,12 @@ impl Refusal {
     const REASON_BITS: u32 = 3;
     const REASON: u32 = (1 << Self::REASON_BITS) - 1;
     const JITTER_AT: u32 = Self::REASON_BITS + WaitClass::BITS;
+    /// The reason [`Reason::TenantQuotaExceeded`] with an exact wait in place of class and jitter.
+    const UNTIL_RESET: u32 = Reason::ALL.len() as u32;
+    /// The flag of an exact wait in seconds. Without it the wait is in milliseconds.
+    const SECONDS: u32 = 1 << Self::REASON_BITS;
+    const WAIT_AT: u32 = Self::REASON_BITS + 1;
+    const WAIT_MAX: u128 = (1 << (u32::BITS - Self::WAIT_AT)) - 1;
 
     /// Makes a refusal. `jitter` is uniform over all of `u32`; its upper 24 bits count.
     #[inline]
@@ -42,19 +48,46 @@ impl Refusal {
         Self(jitter | class.bits() << Self::REASON_BITS | reason as u32)
     }
 
-    /// Returns the reason.
-    pub fn reason(self) -> Reason {
-        Reason::ALL.get((self.0 & Self::REASON) as usize).copied().unwrap_or(Reason::ClusterOverload)
+    /// Makes the refusal of a quota that is used up, with the time until its reset: rounded up to milliseconds, from
+    /// three days on to seconds, and at most eight years.
+    pub fn until_reset(wait: Duration) -> Self {
+        let of = |units: u128| u32::try_from(units).unwrap_or(u32::MAX) << Self::WAIT_AT | Self::UNTIL_RESET;
+        let millis = wait.as_nanos().div_ceil(1_000_000);
+        let seconds = wait.as_nanos().div_ceil(1_000_000_000).min(Self::WAIT_MAX);
+        Self(if millis <= Self::WAIT_MAX { of(millis) } else { of(seconds) | Self::SECONDS })
     }
 
-    /// Returns the class of the wait.
-    pub const fn class(self) -> WaitClass {
-        WaitClass::from_bits(self.0 >> Self::REASON_BITS)
+    /// Returns the reason.
+    pub fn reason(self) -> Reason {
+        match self.0 & Self::REASON {
+            Self::UNTIL_RESET => Reason::TenantQuotaExceeded,
+            reason => Reason::ALL.get(reason as usize).copied().unwrap_or(Reason::ClusterOverload),
+        }
+    }
+
+    /// Returns the class of the wait; of an exact wait, that which fits it best.
+    pub fn class(self) -> WaitClass {
+        match self.until() {
+            Some(wait) => WaitClass::of(wait),
+            None => WaitClass::from_bits(self.0 >> Self::REASON_BITS),
+        }
+    }
+
+    /// Returns the exact wait of a refusal that has one.
+    fn until(self) -> Option<Duration> {
+        let wait = u64::from(self.0 >> Self::WAIT_AT);
+        let is_exact = self.0 & Self::REASON == Self::UNTIL_RESET;
+        let wait =
+            if self.0 & Self::SECONDS > 0 { Duration::from_secs(wait) } else { Duration::from_millis(wait) };
+        is_exact.then_some(wait)
     }
 
     /// Returns the time after which the caller may retry, spread over the [span](WaitClass::span) of the class, so
-    /// that refused callers do not all return at once.
+    /// that refused callers do not all return at once; for a quota that is used up, the time until its reset.
     pub fn retry_after(self) -> Duration {
+        if let Some(wait) = self.until() {
+            return wait;
+        }
         let (class, jitter) = (self.class(), u64::from(self.0 >> Self::JITTER_AT));
         // At most 2^37 ns times 2^24.
         let spread = (class.spread().as_nanos() as u64).saturating_mul(jitter) >> (32 - Self::JITTER_AT);
@@ -68,6 +101,9 @@ impl std::fmt::Debug for Refusal {
         refusal.field("reason", &self.reason()).field("retry_after", &self.retry_after()).finish()
     }
 }
+
+// The code after the last reason means a wait until a reset.
+const _: () = assert!(Refusal::UNTIL_RESET <= Refusal::REASON);
 
 /// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -139,6 +175,32 @@ mod tests {
                     assert_eq!(refusal.retry_after(), other.retry_after());
                 }
             }
+        }
+    }
+
+    #[test]
+    fn refusal_of_a_quota_holds_the_time_until_its_reset() {
+        const DAY: Duration = Duration::from_secs(86_400);
+        let ms = Duration::from_millis;
+        for (wait, expected) in [
+            (Duration::ZERO, Duration::ZERO),
+            (Duration::from_nanos(1), ms(1)),
+            (ms(1), ms(1)),
+            (ms(59_999), ms(59_999)),
+            (DAY + ms(1), DAY + ms(1)),
+            (DAY * 3, DAY * 3),
+            (ms((1 << 28) - 1), ms((1 << 28) - 1)),
+            (ms(1 << 28), ms(268_436_000)),
+            (DAY * 31 + ms(1), DAY * 31 + ms(1_000)),
+            (DAY * 366, DAY * 366),
+            (Duration::MAX, Duration::from_secs((1 << 28) - 1)),
+        ] {
+            let refusal = Refusal::until_reset(wait);
+            assert_eq!(refusal.retry_after(), expected, "{wait:?}");
+            assert_eq!(
+                (refusal.reason(), refusal.class()),
+                (Reason::TenantQuotaExceeded, WaitClass::of(expected))
+            );
         }
     }
 

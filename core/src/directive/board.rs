@@ -31,6 +31,8 @@ pub struct Posted {
     /// The version of the change before the latest.
     before: u64,
     reshaped: u64,
+    /// The version of the latest change of the quotas.
+    quotas_changed: u64,
 }
 
 /// One key on the board.
@@ -70,8 +72,11 @@ impl Board {
         let next = self.version + 1;
         let is_new = !self.buckets.contains_key(&directive.bucket);
         let posted = self.buckets.entry(directive.bucket.clone()).or_default();
-        let terms = directive.terms.or(posted.terms);
+        let terms = directive.terms.clone().or(&posted.terms);
         let retermed = posted.terms != terms;
+        if posted.terms.quotas != terms.quotas {
+            posted.quotas_changed = next;
+        }
         posted.terms = terms;
         let sorted;
         let keys = if directive.keys.is_sorted_by(|a, b| a.tenant < b.tenant) {
@@ -182,7 +187,14 @@ impl Posted {
             tenant: key.tenant.clone(),
             values: if seen.values { key.values } else { Values::default() },
         });
-        let terms = if seen.values { self.terms } else { Terms { headroom: None, pool: None, ..self.terms } };
+        let mut terms = self.terms.clone();
+        if !seen.values {
+            (terms.headroom, terms.pool) = (None, None);
+        }
+        // Definitions change rarely, and terms are sent with every directive.
+        if self.quotas_changed <= seen.version {
+            terms.quotas = None;
+        }
         BucketDirective { bucket: bucket.clone(), whole, terms, keys: keys.collect() }
     }
 

@@ -30,6 +30,7 @@ use crate::law::Weight;
 use crate::law::presence::Presences;
 use crate::names::{Bucket, Tenant};
 use crate::quantity::{DropRatio, Limit, Rate};
+use crate::quota::BucketQuotas;
 use crate::report::{Echo, InstanceId};
 use crate::rollout::Cohort;
 
@@ -100,7 +101,7 @@ pub struct BucketDirective {
 
 /// The terms of a bucket as a whole. Always sent in full, except for fields that only one kind of child
 /// needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// True if the policy lists the bucket by its exact name: it then has room on every tier before buckets
     /// that children ask for, and every aggregator is sent it.
@@ -134,6 +135,8 @@ pub struct Terms {
     pub clients: Option<u32>,
     /// To a client: the headroom pool of the zone. Absent means unchanged.
     pub pool: Option<ZonePool>,
+    /// The exact quotas, which clients enforce behind the coin. Absent means unchanged.
+    pub quotas: Option<BucketQuotas>,
 }
 
 /// The rule of a zone while the controller is silent.
@@ -195,11 +198,12 @@ pub struct Entitlement {
 impl Terms {
     /// Returns these terms; those that may be absent are taken from `held` where they are.
     #[must_use]
-    pub(crate) fn or(self, held: Self) -> Self {
+    pub(crate) fn or(self, held: &Self) -> Self {
         Self {
             hold: self.hold.or(held.hold),
             headroom: self.headroom.or(held.headroom),
             pool: self.pool.or(held.pool),
+            quotas: self.quotas.or_else(|| held.quotas.clone()),
             ..self
         }
     }

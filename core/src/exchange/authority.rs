@@ -81,7 +81,7 @@ pub fn check_child(parent: &PeerId, child: &PeerId, greeting: &Identity) -> Resu
     }
     let Identity { role, zone, service, .. } = greeting;
     let is_own = match child.role() {
-        PeerRole::Controller => false,
+        PeerRole::Controller | PeerRole::Quota => false,
         PeerRole::Aggregator { zone: own } => (*role, zone) == (Role::Aggregator, own),
         PeerRole::Service { zone: own, service: named } => {
             (*role, zone, service) == (Role::Client, own, named)
@@ -124,7 +124,7 @@ const fn takes(parent: &PeerId) -> &'static str {
     match parent.role() {
         PeerRole::Controller => "those of aggregators",
         PeerRole::Aggregator { .. } => "those of aggregators and of services in its zone",
-        PeerRole::Service { .. } => "none",
+        PeerRole::Service { .. } | PeerRole::Quota => "none",
     }
 }
 
@@ -132,7 +132,7 @@ const fn takes(parent: &PeerId) -> &'static str {
 const fn fix(child: &PeerId) -> &'static str {
     match child.role() {
         PeerRole::Service { .. } => "connect it to an aggregator of its zone",
-        PeerRole::Controller | PeerRole::Aggregator { .. } => {
+        PeerRole::Controller | PeerRole::Aggregator { .. } | PeerRole::Quota => {
             "issue a certificate for the role that the process has"
         }
     }
@@ -144,13 +144,14 @@ mod tests {
     use crate::report::InstanceId;
 
     /// The certificates of the tables, in the order of their rows.
-    const CERTIFICATES: [&str; 6] = [
+    const CERTIFICATES: [&str; 7] = [
         "controller",
         "zone/a/aggregator",
         "zone/b/aggregator",
         "zone/a/service/shop",
         "zone/b/service/shop",
         "zone/a/service/cart",
+        "quota",
     ];
 
     /// The result of one message, as the tables abbreviate it.
@@ -203,7 +204,7 @@ mod tests {
     ];
 
     /// By parent, certificate (row) and greeting (column).
-    const REPORTS: [(&str, [[Row; 6]; 6]); 4] = [
+    const REPORTS: [(&str, [[Row; 6]; 7]); 5] = [
         (
             "controller",
             [
@@ -211,6 +212,7 @@ mod tests {
                 [Child, Child, Child, Child, Child, Child],
                 [Greeting, Greeting, Greeting, Greeting, Allowed, Greeting],
                 [Greeting, Greeting, Greeting, Greeting, Greeting, Allowed],
+                [Child, Child, Child, Child, Child, Child],
                 [Child, Child, Child, Child, Child, Child],
                 [Child, Child, Child, Child, Child, Child],
                 [Child, Child, Child, Child, Child, Child],
@@ -225,6 +227,7 @@ mod tests {
                 [Allowed, Greeting, Greeting, Greeting, Greeting, Greeting],
                 [Child, Child, Child, Child, Child, Child],
                 [Greeting, Greeting, Allowed, Greeting, Greeting, Greeting],
+                [Child, Child, Child, Child, Child, Child],
             ],
         ),
         (
@@ -236,21 +239,24 @@ mod tests {
                 [Child, Child, Child, Child, Child, Child],
                 [Greeting, Allowed, Greeting, Greeting, Greeting, Greeting],
                 [Child, Child, Child, Child, Child, Child],
+                [Child, Child, Child, Child, Child, Child],
             ],
         ),
         // No tier serves with such a certificate.
-        ("zone/a/service/shop", [[Child; 6]; 6]),
+        ("zone/a/service/shop", [[Child; 6]; 7]),
+        ("quota", [[Child; 6]; 7]),
     ];
 
     /// By the certificate of the child, the result for each certificate of the parent.
-    const DIRECTIVES: [(&str, [Row; 6]); 6] = [
-        // controller, aggregator a, aggregator b, service a/shop, b/shop, a/cart
-        ("controller", [Parent, Parent, Parent, Parent, Parent, Parent]),
-        ("zone/a/aggregator", [Allowed, Allowed, Allowed, Parent, Parent, Parent]),
-        ("zone/b/aggregator", [Allowed, Allowed, Allowed, Parent, Parent, Parent]),
-        ("zone/a/service/shop", [Parent, Allowed, Parent, Parent, Parent, Parent]),
-        ("zone/b/service/shop", [Parent, Parent, Allowed, Parent, Parent, Parent]),
-        ("zone/a/service/cart", [Parent, Allowed, Parent, Parent, Parent, Parent]),
+    const DIRECTIVES: [(&str, [Row; 7]); 7] = [
+        // controller, aggregator a, aggregator b, service a/shop, b/shop, a/cart, quota
+        ("controller", [Parent, Parent, Parent, Parent, Parent, Parent, Parent]),
+        ("zone/a/aggregator", [Allowed, Allowed, Allowed, Parent, Parent, Parent, Parent]),
+        ("zone/b/aggregator", [Allowed, Allowed, Allowed, Parent, Parent, Parent, Parent]),
+        ("zone/a/service/shop", [Parent, Allowed, Parent, Parent, Parent, Parent, Parent]),
+        ("zone/b/service/shop", [Parent, Parent, Allowed, Parent, Parent, Parent, Parent]),
+        ("zone/a/service/cart", [Parent, Allowed, Parent, Parent, Parent, Parent, Parent]),
+        ("quota", [Parent, Parent, Parent, Parent, Parent, Parent, Parent]),
     ];
 
     #[test]

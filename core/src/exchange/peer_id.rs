@@ -11,9 +11,10 @@ const SCHEME: &str = "spiffe://";
 /// The longest trust domain in bytes, by the specification of SPIFFE.
 const TRUST_DOMAIN_BYTES_MAX: usize = 255;
 
-/// The identity of a controller, an aggregator or a service: `spiffe://TRUST-DOMAIN/plimsoll/controller`,
-/// `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/aggregator` or
-/// `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/service/SERVICE`. One identity has one spelling.
+/// The identity of a controller, an aggregator, a service or a quota server:
+/// `spiffe://TRUST-DOMAIN/plimsoll/controller`, `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/aggregator`,
+/// `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/service/SERVICE` or `spiffe://TRUST-DOMAIN/plimsoll/quota`. One identity
+/// has one spelling.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId {
     trust_domain: Arc<str>,
@@ -37,6 +38,8 @@ pub enum PeerRole {
         /// The name of the service.
         service: Name,
     },
+    /// A quota server, which has no stream to others.
+    Quota,
 }
 
 /// The rule of identities that a text or a name breaks.
@@ -48,10 +51,10 @@ pub enum InvalidPeerId {
     /// The trust domain is empty, too long or has other characters.
     #[error("a trust domain has 1 to {TRUST_DOMAIN_BYTES_MAX} lower-case letters, digits and . _ -")]
     TrustDomain,
-    /// The path is none of the three.
+    /// The path is none of the four.
     #[error(
-        "the path of an identity is /plimsoll/controller, /plimsoll/zone/ZONE/aggregator or \
-         /plimsoll/zone/ZONE/service/SERVICE"
+        "the path of an identity is /plimsoll/controller, /plimsoll/zone/ZONE/aggregator, \
+         /plimsoll/zone/ZONE/service/SERVICE or /plimsoll/quota"
     )]
     Path,
     /// The zone or service is not a name.
@@ -79,7 +82,7 @@ impl PeerId {
             return Err(InvalidPeerId::TrustDomain);
         }
         match &role {
-            PeerRole::Controller => {}
+            PeerRole::Controller | PeerRole::Quota => {}
             PeerRole::Aggregator { zone } => check_segment(zone.as_str())?,
             PeerRole::Service { zone, service } => {
                 check_segment(zone.as_str())?;
@@ -124,6 +127,7 @@ impl FromStr for PeerId {
         let mut next = || segments.next();
         let role = match (next(), next(), next(), next(), next(), next()) {
             (Some("plimsoll"), Some("controller"), None, None, None, None) => PeerRole::Controller,
+            (Some("plimsoll"), Some("quota"), None, None, None, None) => PeerRole::Quota,
             (Some("plimsoll"), Some("zone"), Some(zone), Some("aggregator"), None, None) => {
                 PeerRole::Aggregator { zone: Zone::new(zone)? }
             }
@@ -143,6 +147,7 @@ impl fmt::Display for PeerId {
             PeerRole::Controller => f.write_str("controller"),
             PeerRole::Aggregator { zone } => write!(f, "zone/{zone}/aggregator"),
             PeerRole::Service { zone, service } => write!(f, "zone/{zone}/service/{service}"),
+            PeerRole::Quota => f.write_str("quota"),
         }
     }
 }
@@ -181,6 +186,7 @@ mod tests {
             // Words of the path are names as well.
             ("spiffe://a/plimsoll/zone/zone/service/aggregator", "a", service("zone", "aggregator")),
             ("spiffe://a/plimsoll/zone/.../service/..a", "a", service("...", "..a")),
+            ("spiffe://a/plimsoll/quota", "a", PeerRole::Quota),
         ] {
             let id = PeerId::new(trust_domain, role.clone()).unwrap();
             assert_eq!((id.trust_domain(), id.role()), (trust_domain, &role));
@@ -216,6 +222,9 @@ mod tests {
             (path("/plimsoll/controller?a"), InvalidPeerId::Path),
             (path("/plimsoll/controller#a"), InvalidPeerId::Path),
             (path("//plimsoll/controller"), InvalidPeerId::Path),
+            (path("/plimsoll/quota/"), InvalidPeerId::Path),
+            (path("/plimsoll/quota/1"), InvalidPeerId::Path),
+            (path("/plimsoll/zone/z/quota"), InvalidPeerId::Path),
             (path("/plimsoll/zone/z"), InvalidPeerId::Path),
             (path("/plimsoll/zone/z/aggregator/1"), InvalidPeerId::Path),
             (path("/plimsoll/zone/z/service"), InvalidPeerId::Path),
@@ -256,6 +265,7 @@ mod tests {
     fn role() -> impl Strategy<Value = PeerRole> {
         prop_oneof![
             Just(PeerRole::Controller),
+            Just(PeerRole::Quota),
             segment().prop_map(|name| PeerRole::Aggregator { zone: zone(&name) }),
             (segment(), segment()).prop_map(|(zone, name)| service(&zone, &name)),
         ]
@@ -276,7 +286,7 @@ mod tests {
                 ".{0,400}",
                 "spiffe://[a-z/.:@%A-Z]{0,40}",
                 "spiffe://a/plimsoll/zone/.{0,300}/(aggregator|service/.{0,300})",
-                "spiffe://[a-z]{1,3}/plimsoll/(controller|zone/[a-z/.:]{0,9}/(aggregator|service/[a-z/.@]{0,9}))",
+                "spiffe://[a-z]{1,3}/plimsoll/(controller|quota|zone/[a-z/.:]{0,9}/(aggregator|service/[a-z/.@]{0,9}))",
             ],
         ) {
             match uri.parse::<PeerId>() {

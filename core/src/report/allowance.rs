@@ -159,14 +159,15 @@ impl Allowance {
     /// Takes new counts out of the allowance, and cuts them to what is left. Adds to `taken`.
     #[inline]
     pub(super) fn take(&mut self, new: &mut New, taken: &mut Taken) {
-        let offered = new.delta.counts.offered;
-        let late = if new.origin == Origin::TakenOver { offered } else { new.delta.late.offered };
-        let present = offered - late;
+        // Refusals from memory take of it too: nothing else bounds their sum.
+        let asked = new.delta.counts.asked();
+        let late = if new.origin == Origin::TakenOver { asked } else { new.delta.late.asked() };
+        let present = asked.saturating_sub(late);
         let confirmed = present.min(self.left).min(self.share.left);
         self.left -= confirmed;
         self.share.left -= confirmed;
         let mut allowed = confirmed;
-        if allowed < offered {
+        if allowed < asked {
             let rest = self.take_late((present - confirmed).min(self.unconfirmed_left));
             self.unconfirmed_left -= rest;
             let late = self.take_late(late);
@@ -175,9 +176,9 @@ impl Allowance {
             allowed += rest + late;
         }
         self.counted += confirmed;
-        if allowed < offered {
-            new.delta = new.delta.scaled(allowed, offered);
-            taken.cut = taken.cut.saturating_add(offered - allowed);
+        if allowed < asked {
+            new.delta = new.delta.scaled(allowed, asked);
+            taken.cut = taken.cut.saturating_add(asked - allowed);
         }
     }
 

@@ -217,7 +217,7 @@ impl Books {
             if !self.taken_over.is_empty()
                 && let Some((base, sent)) = self.taken_over.remove(&id)
             {
-                entered.unconfirmed = entered.unconfirmed.saturating_add(sent.since(base).offered);
+                entered.unconfirmed = entered.unconfirmed.saturating_add(sent.since(base).asked());
                 (from, origin) = (Tally { counts: sent, late: tally.late }, Origin::TakenOver);
             }
             // A report overtaken by one of a later stream carries smaller counts; the difference was counted
@@ -237,7 +237,7 @@ impl Books {
             }
             let mut new = New { delta, origin };
             self.allowance.take(&mut new, &mut taken);
-            entered.counted += new.delta.counts.offered;
+            entered.counted = entered.counted.saturating_add(new.delta.counts.asked());
             if new.delta != Tally::ZERO {
                 let place = line.place();
                 let went = ledger.add(place, &defined.key, new);

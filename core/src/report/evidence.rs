@@ -34,13 +34,16 @@ pub struct CohortKey {
 pub struct Outcomes {
     /// Requests offered.
     pub offered: u64,
-    /// Requests that were refused, by coin or guard.
+    /// Requests that were refused, by coin or guard. Refusals of quotas are no evidence of overload.
     pub refused: u64,
     /// Refusals decided but not carried out.
     pub would_dropped: u64,
     /// Admitted requests that ended in an error of the service or were cancelled by the caller. Only where
     /// responses are observed.
     pub failed: u64,
+    /// Admitted requests whose responses the reporting instance cannot observe, such as those that a proxy
+    /// asks a sidecar about. At most `offered`.
+    pub unobserved: u64,
     /// The latencies of admitted requests. Only where responses are observed.
     pub latency: Histogram,
     /// The instances that had these requests in the last minutes, as far as they are known apart.
@@ -80,6 +83,7 @@ impl Outcomes {
         self.refused = self.refused.saturating_add(other.refused);
         self.would_dropped = self.would_dropped.saturating_add(other.would_dropped);
         self.failed = self.failed.saturating_add(other.failed);
+        self.unobserved = self.unobserved.saturating_add(other.unobserved);
         self.latency.merge(&other.latency);
         // Mostly of the same instances.
         self.instances = self.instances.max(other.instances);
@@ -87,7 +91,8 @@ impl Outcomes {
 
     /// The largest of all numbers, by which evidence counts.
     pub fn weight(&self) -> u64 {
-        let numbers = [self.offered, self.refused, self.would_dropped, self.failed, self.latency.samples()];
+        let Self { offered, refused, would_dropped, failed, unobserved, ref latency, .. } = *self;
+        let numbers = [offered, refused, would_dropped, failed, unobserved, latency.samples()];
         numbers.into_iter().max().unwrap_or_default()
     }
 
@@ -112,6 +117,7 @@ impl Outcomes {
             refused: part(self.refused),
             would_dropped: part(self.would_dropped),
             failed: part(self.failed),
+            unobserved: part(self.unobserved),
             latency,
             instances: self.instances,
         }
@@ -122,9 +128,10 @@ impl Outcomes {
         *self == Self::default()
     }
 
-    /// Returns true if no number of requests exceeds `most`.
-    pub fn is_at_most(&self, most: u64) -> bool {
-        self.weight() <= most
+    /// Returns true if an instance that decided about `most` requests can have observed this: no number is
+    /// larger, and no more requests are unobserved than were offered.
+    pub fn is_plausible(&self, most: u64) -> bool {
+        self.weight() <= most && self.unobserved <= self.offered
     }
 }
 
@@ -237,6 +244,24 @@ mod tests {
         let offered = |seq| both.after(seq).map(|(_, outcomes)| outcomes.offered).collect::<Vec<_>>();
         assert_eq!((offered(0), offered(3), offered(4)), (vec![5, 7, 1], vec![7, 1], vec![]));
         assert!(told(9, &[]).is_empty(), "nothing to tell is no batch");
+    }
+
+    #[test]
+    fn unobserved_requests_add_up_and_make_the_larger_of_two_outcomes() {
+        let of = |offered, unobserved| Outcomes { offered, unobserved, ..Outcomes::default() };
+        let mut sum = of(5, 3);
+        sum.add(&of(4, 4));
+        assert_eq!((sum.clone(), sum.limited(3)), (of(9, 7), of(3, 2)));
+        let mut evidence = Evidence::default();
+        for outcomes in [of(5, 3), of(5, 4), of(5, 0)] {
+            evidence.put(stand("a", Side::Canary), outcomes);
+        }
+        assert_eq!(evidence.iter().map(|(_, outcomes)| outcomes.unobserved).collect::<Vec<_>>(), [4]);
+        for (outcomes, most, is_plausible) in
+            [(of(5, 5), 5, true), (of(5, 0), 5, true), (of(5, 6), 9, false), (of(5, 5), 4, false)]
+        {
+            assert_eq!(outcomes.is_plausible(most), is_plausible, "{outcomes:?} of {most}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod allowance;
 mod books;
+mod counts;
 mod evidence;
 mod identity;
 mod ingest;
@@ -15,6 +16,7 @@ mod weighing;
 
 pub use allowance::{CLIENTS_MAX, DECISIONS_PER_S_MAX};
 pub use books::Books;
+pub use counts::{Counts, Tally};
 pub use evidence::{Batches, COHORTS_MAX, CohortKey, Evidence, Outcomes, Side};
 pub use identity::{Identity, InstanceId, Role};
 pub use ingest::{Entered, Entry, Ledger, New, Origin};
@@ -32,170 +34,6 @@ use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
 use crate::names::{Bucket, Key, KeyId, Zone};
 use crate::quantity::{MonoTime, Rate};
-
-/// The requests of one key since the counting process began. Only ever grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Requests offered.
-    pub offered: u64,
-    /// Requests that the coin refused.
-    pub dropped: u64,
-    /// Requests that the guard refused, after the coin had let them pass.
-    pub guard_dropped: u64,
-    /// Refusals decided but not carried out: in shadow, while killed, outside the canary.
-    pub would_dropped: u64,
-    /// The part of `would_dropped` that the guard decided.
-    pub would_guard_dropped: u64,
-}
-
-impl Counts {
-    /// No requests.
-    pub const ZERO: Self =
-        Self { offered: 0, dropped: 0, guard_dropped: 0, would_dropped: 0, would_guard_dropped: 0 };
-
-    /// Requests that were refused, by coin or guard.
-    pub const fn refused(self) -> u64 {
-        self.dropped.saturating_add(self.guard_dropped)
-    }
-
-    /// Requests that were let through.
-    pub const fn admitted(self) -> u64 {
-        self.offered.saturating_sub(self.refused())
-    }
-
-    /// The requests let through, *or that would be under enforcement*: the input V of the law. If the law
-    /// counted all that shadow lets pass, its balance would fall to the debt cap before anything is enforced.
-    pub const fn passed(self) -> u64 {
-        self.admitted().saturating_sub(self.would_dropped)
-    }
-
-    /// Requests that the guard decided to refuse, carried out or not.
-    pub const fn guarded(self) -> u64 {
-        self.guard_dropped.saturating_add(self.would_guard_dropped)
-    }
-
-    /// Returns true if no more was refused, or would have been, than was offered.
-    #[inline]
-    pub fn is_consistent(self) -> bool {
-        let refused = self.dropped.checked_add(self.guard_dropped);
-        let decided = refused.and_then(|refused| refused.checked_add(self.would_dropped));
-        decided.is_some_and(|decided| decided <= self.offered)
-            && self.would_guard_dropped <= self.would_dropped
-    }
-
-    /// Returns the largest part of these counts that is consistent with the requests offered.
-    #[must_use]
-    fn consistent_part(self) -> Self {
-        let dropped = self.dropped.min(self.offered);
-        let guard_dropped = self.guard_dropped.min(self.offered - dropped);
-        let would_dropped = self.would_dropped.min(self.offered - dropped - guard_dropped);
-        let would_guard_dropped = self.would_guard_dropped.min(would_dropped);
-        Self { offered: self.offered, dropped, guard_dropped, would_dropped, would_guard_dropped }
-    }
-
-    /// Returns true if every column is at or above that of `other`.
-    #[inline]
-    pub const fn covers(self, other: Self) -> bool {
-        self.offered >= other.offered
-            && self.dropped >= other.dropped
-            && self.guard_dropped >= other.guard_dropped
-            && self.would_dropped >= other.would_dropped
-            && self.would_guard_dropped >= other.would_guard_dropped
-    }
-
-    /// The join of two states of one cumulative count: the larger of each column. Associative, commutative,
-    /// idempotent.
-    #[inline]
-    #[must_use]
-    pub fn merge(self, other: Self) -> Self {
-        self.zip(other, u64::max)
-    }
-
-    /// Returns the counts since `earlier`; columns that decreased count as 0.
-    #[inline]
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        self.zip(earlier, u64::saturating_sub)
-    }
-
-    /// The sum of the counts of two sources. A parent refuses a report whose counts would exceed 64 bits, so no
-    /// sum of accepted counts saturates.
-    #[inline]
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.zip(other, u64::saturating_add)
-    }
-
-    fn map(self, f: impl Fn(u64) -> u64) -> Self {
-        self.zip(Self::ZERO, |count, _| f(count))
-    }
-
-    #[inline]
-    fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            offered: f(self.offered, other.offered),
-            dropped: f(self.dropped, other.dropped),
-            guard_dropped: f(self.guard_dropped, other.guard_dropped),
-            would_dropped: f(self.would_dropped, other.would_dropped),
-            would_guard_dropped: f(self.would_guard_dropped, other.would_guard_dropped),
-        }
-    }
-}
-
-/// The counts of one key, and the part of them that arrived too late to describe the present rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// All requests counted.
-    pub counts: Counts,
-    /// Late requests: they are counted but enter no rate, so that a client that reconnects does not look like
-    /// a surge.
-    pub late: Counts,
-}
-
-impl Tally {
-    /// No requests.
-    pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
-
-    /// Returns true if nothing inconsistent was counted, and no more late than in all.
-    #[inline]
-    fn is_consistent(self) -> bool {
-        self.counts.is_consistent() && self.counts.covers(self.late)
-    }
-
-    /// Returns the largest part of this tally that is consistent with the requests offered.
-    #[must_use]
-    fn consistent_part(self) -> Self {
-        let counts = self.counts.consistent_part();
-        Self { counts, late: self.late.zip(counts, u64::min) }
-    }
-
-    /// Returns true if both parts are at or above those of `other`.
-    #[inline]
-    pub const fn covers(self, other: Self) -> bool {
-        self.counts.covers(other.counts) && self.late.covers(other.late)
-    }
-
-    /// The join of two states of one tally.
-    #[inline]
-    #[must_use]
-    pub fn merge(self, other: Self) -> Self {
-        Self { counts: self.counts.merge(other.counts), late: self.late.merge(other.late) }
-    }
-
-    /// Returns the counts since `earlier`.
-    #[inline]
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self { counts: self.counts.since(earlier.counts), late: self.late.since(earlier.late) }
-    }
-
-    /// The sum of two sources.
-    #[inline]
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self { counts: self.counts.plus(other.counts), late: self.late.plus(other.late) }
-    }
-}
 
 /// Defines a key on a stream, and where its books continue (see [`Books`]).
 ///

@@ -15,10 +15,11 @@ pub struct Percent(f64);
 // Never NaN.
 impl Eq for Percent {}
 
-/// The canary cohort: a stable share of the instances, which carries refusals out in canary.
+/// The canary cohort: a stable share of the instances, or of the keys of each instance, which carries refusals out
+/// in canary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
-    /// The share of instances.
+    /// The share of instances or keys.
     pub percent: Percent,
     /// The salt of the choice, so that each bucket has its canary on other instances.
     pub salt: u64,
@@ -34,7 +35,19 @@ impl Cohort {
     /// restart, on every machine and in every version. An instance that belongs at one percentage belongs at
     /// every larger one.
     pub fn contains(self, instance: &Name) -> bool {
-        let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(instance.as_str().bytes()));
+        self.contains_hash(instance.as_str().bytes())
+    }
+
+    /// Returns true if a tenant's key belongs to the cohort on an instance that divides its canary by key, as
+    /// stable as for [instances](Self::contains). Each instance has other keys in it, and no key of one
+    /// instance is tied to the instance's own side.
+    pub fn contains_key(self, instance: &Name, tenant: &str) -> bool {
+        // No name has a zero byte, so two pairs never read alike.
+        self.contains_hash(instance.as_str().bytes().chain([0]).chain(tenant.bytes()))
+    }
+
+    fn contains_hash(self, bytes: impl Iterator<Item = u8>) -> bool {
+        let hash = stable_hash(self.salt.to_le_bytes().into_iter().chain(bytes));
         let position = (hash >> 11) as f64 / (1_u64 << 53) as f64;
         position * 100.0 < self.percent.get()
     }
@@ -95,6 +108,47 @@ mod tests {
                 Cohort { percent, salt }.contains(&Name::new(name).unwrap())
             };
             assert!(!contains(position) && contains(position + 2e-6), "{name} with salt {salt}");
+        }
+    }
+
+    #[test]
+    fn keys_of_one_instance_have_the_configured_share_and_stay_while_it_grows() {
+        let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
+        let name = |name| Name::new(name).unwrap();
+        let (one, other) = (name("edge-1"), name("edge-2"));
+        for salt in 0..20 {
+            let members = |percent, instance| {
+                let is_member = move |i: &u32| cohort(percent, salt).contains_key(instance, &format!("t{i}"));
+                (0..1_000).filter(is_member).collect::<Vec<_>>()
+            };
+            for percent in [0.0, 1.0, 5.0, 50.0, 99.0, 100.0] {
+                let slack = 4.0 * f64::sqrt(percent * (100.0 - percent) / 1_000.0);
+                let got = members(percent, &one).len() as f64 / 10.0;
+                assert!((got - percent).abs() <= slack, "{percent} % with salt {salt}: {got} %");
+            }
+            let grown = members(20.0, &one);
+            assert!(members(5.0, &one).iter().all(|key| grown.contains(key)));
+            assert_ne!(members(20.0, &other), grown, "each instance has other keys in the cohort");
+        }
+    }
+
+    /// As for instances, these positions were computed independently.
+    #[test]
+    fn known_positions_of_keys_never_change() {
+        for (salt, instance, tenant, position) in [
+            (0, "edge-1", "acme", 39.813936),
+            (1, "edge-1", "acme", 54.348911),
+            (0, "edge-1", "default", 33.410106),
+            (u64::MAX, "edge.eu-1a:7420", "globex", 48.776364),
+        ] {
+            let contains = |percent| {
+                let percent = Percent::new(percent).unwrap();
+                Cohort { percent, salt }.contains_key(&Name::new(instance).unwrap(), tenant)
+            };
+            assert!(
+                !contains(position) && contains(position + 2e-6),
+                "{tenant} on {instance} with salt {salt}"
+            );
         }
     }
 

@@ -8,7 +8,7 @@ use crate::kill::{Kill, KillGeneration};
 fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
     let posted = board.get(&bucket("b")).unwrap();
     let held: Vec<(&str, Values)> = posted.keys().map(|(tenant, values)| (tenant.as_str(), values)).collect();
-    assert_eq!((*posted.terms(), held.as_slice()), (terms, keys));
+    assert_eq!((posted.terms(), held.as_slice()), (&terms, keys));
     for (name, values) in keys {
         assert_eq!(posted.own(name), Some(*values), "{name} is found by its name");
         assert_eq!(posted.values(&tenant(name)), Some(*values), "{name}");
@@ -56,14 +56,14 @@ fn each_absent_value_is_kept_independently() {
     ];
     for whole in [false, true] {
         for (told, due) in table {
-            let limited = terms(per_second(100));
+            let limited = || terms(per_second(100));
             let mut board = Board::default();
-            board.apply(&directive_of(true, limited, &[("a", held)]));
+            board.apply(&directive_of(true, limited(), &[("a", held)]));
             let seen = board.version();
-            let changed = board.apply(&directive_of(whole, limited, &[("a", told)]));
-            check_posted_of(&board, limited, &[("a", due)]);
+            let changed = board.apply(&directive_of(whole, limited(), &[("a", told)]));
+            check_posted_of(&board, limited(), &[("a", due)]);
             assert_eq!(changed, due != held, "{told:?}");
-            let news = changed.then(|| directive_of(false, limited, &[("a", due)]));
+            let news = changed.then(|| directive_of(false, limited(), &[("a", due)]));
             assert_eq!(board.since(&bucket("b"), seen), news, "told in full what changed in part");
         }
     }
@@ -105,7 +105,7 @@ fn a_limit_of_zero_is_a_number() {
 }
 
 #[test]
-fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
+fn terms_are_replaced_except_for_absent_hold_headroom_pool_and_quotas() {
     let first = Terms {
         named: true,
         unlisted: Some(Unlisted::new(Some(&bucket("meant")))),
@@ -121,52 +121,49 @@ fn terms_are_replaced_except_for_absent_hold_headroom_and_pool() {
         headroom: Some(Headroom::Shared(rate(7))),
         clients: Some(9),
         pool: Some(pool(3)),
+        quotas: Some(quotas(7)),
     };
     let bare = terms(per_second(100));
     let mut board = Board::default();
-    assert!(board.apply(&directive_of(true, first, &[])));
-    check_posted_of(&board, first, &[]);
+    assert!(board.apply(&directive_of(true, first.clone(), &[])));
+    check_posted_of(&board, first.clone(), &[]);
 
-    assert!(
-        !board.apply(&directive_of(true, Terms { hold: None, headroom: None, pool: None, ..first }, &[])),
-        "nothing new"
-    );
-    check_posted_of(&board, first, &[]);
+    let unchanged = Terms { hold: None, headroom: None, pool: None, quotas: None, ..first.clone() };
+    assert!(!board.apply(&directive_of(true, unchanged, &[])), "nothing new");
+    check_posted_of(&board, first.clone(), &[]);
 
-    assert!(board.apply(&directive_of(false, bare, &[])));
-    check_posted_of(
-        &board,
-        Terms { hold: first.hold, headroom: first.headroom, pool: first.pool, ..bare },
-        &[],
-    );
+    assert!(board.apply(&directive_of(false, bare.clone(), &[])));
+    let Terms { hold, headroom, pool, quotas, .. } = first;
+    check_posted_of(&board, Terms { hold, headroom, pool, quotas: quotas.clone(), ..bare.clone() }, &[]);
 
-    let none = Terms { hold: Some(Rate::ZERO), ..bare };
-    assert!(board.apply(&directive_of(false, none, &[])), "zero is a hold");
-    check_posted_of(&board, Terms { headroom: first.headroom, pool: first.pool, ..none }, &[]);
+    let none = Terms { hold: Some(Rate::ZERO), quotas: Some(BucketQuotas::default()), ..bare };
+    assert!(board.apply(&directive_of(false, none.clone(), &[])), "zero is a hold, and no quota a change");
+    check_posted_of(&board, Terms { headroom, pool, ..none }, &[]);
 }
 
 #[test]
 fn a_change_of_any_term_is_sent() {
     let held = Terms { hold: Some(rate(40)), ..terms(per_second(100)) };
     for changed in [
-        Terms { limit: per_second(101), ..held },
-        Terms { unlisted: Some(Unlisted::new(None)), ..held },
-        Terms { mode: Mode::Enforce, ..held },
-        Terms { cohort: Cohort { percent: Percent::new(1.0).unwrap(), salt: 0 }, ..held },
-        Terms { cohort: Cohort { salt: 1, ..held.cohort }, ..held },
-        Terms { coin: Coin::Independent, ..held },
-        Terms { coherence: Some(salted(1)), ..held },
-        Terms { on_silence: OnSilence::Ratio, ..held },
-        Terms { presences: Some(Presences::ONE), ..held },
-        Terms { hold: Some(rate(41)), ..held },
-        Terms { clients: Some(0), ..held },
-        Terms { headroom: Some(Headroom::None), ..held },
-        Terms { pool: Some(pool(3)), ..held },
+        Terms { limit: per_second(101), ..held.clone() },
+        Terms { unlisted: Some(Unlisted::new(None)), ..held.clone() },
+        Terms { mode: Mode::Enforce, ..held.clone() },
+        Terms { cohort: Cohort { percent: Percent::new(1.0).unwrap(), salt: 0 }, ..held.clone() },
+        Terms { cohort: Cohort { salt: 1, ..held.cohort }, ..held.clone() },
+        Terms { coin: Coin::Independent, ..held.clone() },
+        Terms { coherence: Some(salted(1)), ..held.clone() },
+        Terms { on_silence: OnSilence::Ratio, ..held.clone() },
+        Terms { presences: Some(Presences::ONE), ..held.clone() },
+        Terms { hold: Some(rate(41)), ..held.clone() },
+        Terms { clients: Some(0), ..held.clone() },
+        Terms { headroom: Some(Headroom::None), ..held.clone() },
+        Terms { pool: Some(pool(3)), ..held.clone() },
+        Terms { quotas: Some(quotas(7)), ..held.clone() },
     ] {
         let mut board = Board::default();
-        board.apply(&directive_of(true, held, &[("a", everything(1))]));
+        board.apply(&directive_of(true, held.clone(), &[("a", everything(1))]));
         let seen = board.version();
-        assert!(board.apply(&directive_of(false, changed, &[])), "{changed:?}");
+        assert!(board.apply(&directive_of(false, changed.clone(), &[])), "{changed:?}");
         let news = directive_of(false, changed, &[]);
         assert_eq!(board.since(&bucket("b"), seen), Some(news), "and no key with it");
     }
@@ -175,9 +172,9 @@ fn a_change_of_any_term_is_sent() {
 #[test]
 fn headroom_and_pool_are_withheld_with_the_values() {
     let bare = terms(per_second(100));
-    let full = Terms { headroom: Some(Headroom::None), pool: Some(pool(3)), ..bare };
+    let full = Terms { headroom: Some(Headroom::None), pool: Some(pool(3)), ..bare.clone() };
     let mut board = Board::default();
-    board.apply(&directive_of(true, full, &[("a", everything(1))]));
+    board.apply(&directive_of(true, full.clone(), &[("a", everything(1))]));
     for (values, sent, key) in [(true, full, everything(1)), (false, bare, Values::default())] {
         let update = board.update(&bucket("b"), 0, values).unwrap();
         assert_eq!(*update.directive(), directive_of(true, sent, &[("a", key)]));
@@ -249,6 +246,26 @@ fn a_reader_gets_only_the_changes_since_its_version() {
     board.apply(&BucketDirective { bucket: bucket("other"), ..directive(true, limit, &[]) });
     assert_eq!(board.since(&bucket("b"), seen), None);
     assert!(board.since(&bucket("other"), seen).is_some());
+}
+
+#[test]
+fn quotas_are_sent_to_new_readers_and_after_a_change() {
+    let with = |quotas| Terms { quotas, ..terms(per_second(100)) };
+    let mut board = Board::default();
+    board.apply(&directive_of(true, with(Some(quotas(7))), &[("a", drops(Some(1)))]));
+    let seen = board.version();
+    let ratio = [("a", drops(Some(2)))];
+    assert!(board.apply(&directive_of(false, with(Some(quotas(7))), &ratio)));
+    assert_eq!(board.since(&bucket("b"), seen), Some(directive_of(false, with(None), &ratio)), "unchanged");
+    for values in [true, false] {
+        let first = board.update(&bucket("b"), 0, values).unwrap();
+        assert_eq!(first.directive().terms.quotas, Some(quotas(7)), "a definition is no value");
+    }
+    for changed in [quotas(8), BucketQuotas::default()] {
+        let seen = board.version();
+        assert!(board.apply(&directive_of(false, with(Some(changed.clone())), &[])));
+        assert_eq!(board.since(&bucket("b"), seen), Some(directive_of(false, with(Some(changed)), &[])));
+    }
 }
 
 /// A restarted controller draws a new salt: that costs one entry per bucket, and not all its tenants again.

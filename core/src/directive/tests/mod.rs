@@ -4,9 +4,13 @@ mod board;
 mod readers;
 mod sequence;
 
+use std::sync::Arc;
+
 use super::*;
 use crate::decision::coherent::CoinKey;
 use crate::decision::token_bucket::Tokens;
+use crate::names::Name;
+use crate::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use crate::rollout::Percent;
 
 fn bucket(name: &str) -> Bucket {
@@ -64,6 +68,15 @@ fn pool(number: u32) -> ZonePool {
         depth: PoolDepth::new(1_000 + number).unwrap(),
         burst: Tokens::new(f64::from(number)),
     }
+}
+
+/// One quota of so many tokens; none for 0.
+fn quotas(max: u64) -> BucketQuotas {
+    let quota = |max| {
+        let (name, rate) = (Name::new("calls").unwrap(), QuotaRate::new(max, max, 1_000).unwrap());
+        Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1).map(Arc::new).unwrap()
+    };
+    BucketQuotas::new((max > 0).then(|| quota(max)).into_iter().collect()).unwrap()
 }
 
 /// Key and salt of a coherent coin, with this salt.

@@ -107,8 +107,9 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let headrooms = (option::of(headroom), option::of((0..3u32).prop_map(pool)));
     let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32), headrooms);
     let coherence = option::of(0..3u64).prop_map(|salt| salt.map(salted));
-    (limit, mode, cohort, (coin, coherence), on_silence, shares).prop_map(
-        |(limit, mode, cohort, (coin, coherence), on_silence, shares)| {
+    let quotas = option::of((0..3u64).prop_map(quotas));
+    (limit, mode, cohort, (coin, coherence), on_silence, shares, quotas).prop_map(
+        |(limit, mode, cohort, (coin, coherence), on_silence, shares, quotas)| {
             let (presences, hold, clients, (headroom, pool)) = shares;
             Terms {
                 named: presences.is_some(),
@@ -125,6 +126,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 headroom,
                 clients,
                 pool,
+                quotas,
             }
         },
     )
@@ -164,11 +166,12 @@ struct Model(BTreeMap<Bucket, (Terms, BTreeMap<Tenant, Values>)>);
 impl Model {
     fn apply(&mut self, directive: &BucketDirective) {
         let (terms, held) = self.0.entry(directive.bucket.clone()).or_default();
-        let (hold, headroom, pool) = (terms.hold, terms.headroom, terms.pool);
-        *terms = directive.terms;
+        let (hold, headroom, pool, quotas) = (terms.hold, terms.headroom, terms.pool, terms.quotas.take());
+        *terms = directive.terms.clone();
         terms.hold = terms.hold.or(hold);
         terms.headroom = terms.headroom.or(headroom);
         terms.pool = terms.pool.or(pool);
+        terms.quotas = terms.quotas.take().or(quotas);
         // The later of two keys with one name counts.
         let named: BTreeMap<Tenant, Values> =
             directive.keys.iter().map(|key| (key.tenant.clone(), key.values)).collect();
@@ -187,7 +190,7 @@ impl Model {
     fn check_agrees(&self, board: &Board) {
         let held = |(bucket, posted): (&Bucket, &Posted)| {
             let keys = posted.keys().map(|(tenant, values)| (tenant.clone(), values)).collect();
-            (bucket.clone(), (*posted.terms(), keys))
+            (bucket.clone(), (posted.terms().clone(), keys))
         };
         assert_eq!(board.iter().map(held).collect::<BTreeMap<_, _>>(), self.0);
     }

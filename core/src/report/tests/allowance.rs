@@ -109,10 +109,13 @@ fn cut_counts_stay_consistent_in_every_column() {
         guard_dropped: 999_999,
         would_dropped: 1_000_001,
         would_guard_dropped: 77,
+        quota_dropped: 0,
+        would_quota_dropped: 0,
+        quota_repeated: 3_000_000,
     };
     let report = parent.report(1_000, &[(0, Tally { counts, late: counts }), (1, tally(7))]);
     let entered = parent.enter(&report);
-    assert_eq!(entered.cut + entered.counted, 3_000_007);
+    assert_eq!(entered.cut + entered.counted, 6_000_007);
     // Late counts are of an unknown time.
     assert_eq!(entered.cut, 0);
     let beyond = PER_S * 86_400 * 2;
@@ -122,6 +125,47 @@ fn cut_counts_stay_consistent_in_every_column() {
     let entered = parent.enter(&report);
     assert_eq!((entered.counted, entered.cut), (beyond / 2, beyond / 2));
     assert_eq!(parent.ledger.by_id[&u32::from(b'a')].counts.dropped, beyond / 2);
+}
+
+#[test]
+fn refusals_from_memory_are_cut_with_the_requests_and_alone() {
+    let repeated = |offered, quota_repeated| Tally {
+        counts: Counts { offered, quota_dropped: offered, quota_repeated, ..Counts::ZERO },
+        late: Counts::ZERO,
+    };
+    for (reported, counted) in [
+        (repeated(0, 1_100), repeated(0, 1_100)),
+        (repeated(0, 11_000), repeated(0, 1_100)),
+        (repeated(0, u64::MAX), repeated(0, 1_100)),
+        (repeated(5_500, 5_500), repeated(550, 550)),
+        (repeated(2_200, 0), repeated(1_100, 0)),
+    ] {
+        let mut parent = Parent::begun();
+        let report = parent.report(100, &[(0, tally(0))]);
+        parent.enter(&report);
+        let report = parent.report(200, &[(0, reported)]);
+        let entered = parent.enter(&report);
+        assert_eq!(parent.ledger.by_id[&u32::from(b'a')], counted, "{reported:?}");
+        assert_eq!((entered.counted, entered.counted + entered.cut), (1_100, reported.counts.asked()));
+    }
+}
+
+#[test]
+fn refusals_by_quotas_wait_for_the_requests_that_they_are_about() {
+    let mut parent = Parent::begun();
+    let counts = |offered, quota_dropped| Tally {
+        counts: Counts { offered, quota_dropped, ..Counts::ZERO },
+        late: Counts::ZERO,
+    };
+    for (ms, reported, entered) in [
+        (100, counts(50, 0), counts(50, 0)),
+        (200, counts(60, 40), counts(60, 10)),
+        (300, counts(160, 40), counts(160, 40)),
+    ] {
+        let report = parent.report(ms, &[(0, reported)]);
+        parent.enter(&report);
+        assert_eq!(parent.ledger.by_id[&u32::from(b'a')], entered, "after {ms} ms");
+    }
 }
 
 #[test]

@@ -91,6 +91,12 @@ fn an_invalid_report_is_refused_and_leaves_the_books_unchanged() {
         would_guard_dropped,
         ..of(offered, 1, would_dropped)
     };
+    let by_quota = |offered, quota_dropped, would_quota_dropped, quota_repeated| Counts {
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+        ..of(offered, 1, 2)
+    };
     let none = Counts::ZERO;
 
     let late = |got| (Report { seq: got, ..good.clone() }, InvalidReport::Late { held: 2, got });
@@ -114,6 +120,12 @@ fn an_invalid_report_is_refused_and_leaves_the_books_unchanged() {
         (counts(0, guarded(12, 6, 6, 0), offered(2)), inconsistent("a")),
         (counts(0, guarded(12, 0, 4, 5), offered(2)), inconsistent("a")),
         (counts(0, guarded(12, u64::MAX, 0, 0), offered(2)), inconsistent("a")),
+        // Nine passed.
+        (counts(0, by_quota(12, 10, 0, 0), offered(2)), inconsistent("a")),
+        (counts(0, by_quota(12, 5, 5, 0), offered(2)), inconsistent("a")),
+        (counts(0, by_quota(12, u64::MAX, 9, 0), offered(2)), inconsistent("a")),
+        (counts(0, by_quota(12, 0, 0, u64::MAX), offered(2)), inconsistent("a")),
+        (counts(0, by_quota(12, 3, 3, 3), Counts { quota_repeated: 4, ..offered(2) }), inconsistent("a")),
         (counts(0, of(12, 1, 0), offered(13)), inconsistent("a")),
         (counts(0, of(12, 1, 0), Counts { guard_dropped: 1, ..offered(2) }), inconsistent("a")),
         (counts(1, of(3, 0, 0), of(3, 1, 0)), inconsistent("b")),

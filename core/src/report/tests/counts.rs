@@ -4,9 +4,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The columns in order: offered, dropped, guard, would, would by guard.
+/// The columns of coin and guard in order: offered, dropped, guard, would, would by guard.
 fn counts([offered, dropped, guard_dropped, would_dropped, would_guard_dropped]: [u64; 5]) -> Counts {
-    Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped }
+    Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped, ..Counts::ZERO }
+}
+
+/// The columns of quotas in order: refused, would be refused, refused from memory.
+fn with_quotas(counts: Counts, [quota_dropped, would_quota_dropped, quota_repeated]: [u64; 3]) -> Counts {
+    Counts { quota_dropped, would_quota_dropped, quota_repeated, ..counts }
+}
+
+/// All eight columns in order.
+fn all([a, b, c, d, e, quotas @ ..]: [u64; 8]) -> Counts {
+    with_quotas(counts([a, b, c, d, e]), quotas)
 }
 
 /// The derived counts: refused, admitted, passed, guarded.
@@ -34,6 +44,44 @@ fn refused_admitted_passed_and_guarded_are_derived_from_the_columns() {
     ];
     for (columns, due) in table {
         assert_eq!(summary(counts(columns)), due, "{columns:?}");
+    }
+}
+
+#[test]
+fn request_that_a_quota_refuses_has_passed_but_is_not_admitted_and_a_remembered_one_is_not_offered() {
+    const MAX: u64 = u64::MAX;
+    let table = [
+        ([10, 3, 2, 4, 1], [0, 0, 0], [5, 5, 1, 3], 10),
+        ([10, 3, 0, 0, 0], [2, 0, 0], [3, 5, 7, 0], 10),
+        ([10, 3, 0, 0, 0], [7, 0, 0], [3, 0, 7, 0], 10),
+        ([10, 3, 0, 4, 0], [0, 3, 0], [3, 7, 3, 0], 10),
+        ([10, 3, 0, 0, 0], [2, 3, 90], [3, 5, 7, 0], 100),
+        ([0, 0, 0, 0, 0], [0, 0, 90], [0, 0, 0, 0], 90),
+        // Impossible counts do not wrap.
+        ([10, 3, 0, 0, 0], [8, MAX, MAX], [3, 0, 7, 0], MAX),
+    ];
+    for (columns, quotas, due, asked) in table {
+        let counts = with_quotas(counts(columns), quotas);
+        assert_eq!((summary(counts), counts.asked()), (due, asked), "{columns:?} {quotas:?}");
+    }
+}
+
+#[test]
+fn counts_with_more_refused_by_quotas_than_passed_are_unsound_and_their_largest_part_is_sound() {
+    const MAX: u64 = u64::MAX;
+    let table = [
+        ([10, 3, 2, 4, 1], [1, 0, MAX - 10], None),
+        ([10, 0, 0, 0, 0], [6, 4, 0], None),
+        ([10, 3, 2, 4, 1], [2, 0, 0], Some([1, 0, 0])),
+        ([10, 0, 0, 0, 0], [6, 5, 0], Some([6, 4, 0])),
+        ([10, 0, 0, 0, 0], [MAX, 1, 0], Some([10, 0, 0])),
+        ([10, 0, 0, 0, 0], [0, 0, MAX], Some([0, 0, MAX - 10])),
+        ([0, 0, 0, 0, 0], [1, 1, 1], Some([0, 0, 1])),
+    ];
+    for (columns, quotas, part) in table {
+        let counts = with_quotas(counts(columns), quotas);
+        assert_eq!(counts.is_consistent(), part.is_none(), "{columns:?} {quotas:?}");
+        assert_eq!(counts.consistent_part(), with_quotas(counts, part.unwrap_or(quotas)));
     }
 }
 
@@ -66,11 +114,12 @@ fn counts_with_more_refused_than_offered_are_unsound() {
 
 #[test]
 fn counts_cover_others_only_in_every_column() {
-    let held = counts([50, 4, 3, 2, 1]);
-    for column in 0..5 {
-        let mut more = [50, 4, 3, 2, 1];
+    let columns = [50, 4, 3, 2, 1, 8, 7, 6];
+    let held = all(columns);
+    for column in 0..columns.len() {
+        let mut more = columns;
         more[column] += 1;
-        let more = counts(more);
+        let more = all(more);
         assert!(more.covers(held) && !held.covers(more), "column {column}");
         assert_eq!((held.merge(more), more.merge(held)), (more, more), "column {column}");
         assert_eq!(held.plus(more.since(held)), more, "column {column}");
@@ -78,15 +127,16 @@ fn counts_cover_others_only_in_every_column() {
 }
 
 fn any_counts() -> impl Strategy<Value = Counts> {
-    any::<[u64; 5]>().prop_map(counts)
+    any::<[u64; 8]>().prop_map(all)
 }
 
-/// Sound counts: every request has one outcome.
+/// Sound counts: every request has one outcome. Also those that passed.
 fn sound_counts() -> impl Strategy<Value = (Counts, u64)> {
-    let ends = [0..1_000u64, 0..1_000, 0..1_000, 0..1_000, 0..1_000];
-    ends.prop_map(|[passed, dropped, guard, would_coin, would_guard]| {
-        let would = would_coin + would_guard;
-        (counts([passed + dropped + guard + would, dropped, guard, would, would_guard]), passed)
+    let ends: [_; 8] = std::array::from_fn(|_| 0..1_000u64);
+    ends.prop_map(|[served, dropped, guard, would_coin, would_guard, quota, would_quota, repeated]| {
+        let (would, passed) = (would_coin + would_guard, served + quota + would_quota);
+        let of_coin = counts([passed + dropped + guard + would, dropped, guard, would, would_guard]);
+        (with_quotas(of_coin, [quota, would_quota, repeated]), passed)
     })
 }
 
@@ -119,7 +169,8 @@ proptest! {
         prop_assert!(a.is_consistent());
         prop_assert_eq!(a.passed(), passed_a);
         prop_assert_eq!(a.refused() + a.would_dropped + a.passed(), a.offered);
-        prop_assert_eq!(a.admitted(), a.passed() + a.would_dropped);
+        prop_assert_eq!(a.admitted() + a.quota_dropped, a.passed() + a.would_dropped);
+        prop_assert_eq!(a.consistent_part(), a);
         // The sum of two sound sources is sound.
         let both = a.plus(b);
         prop_assert!(both.is_consistent());
@@ -129,5 +180,17 @@ proptest! {
         // One more refusal than requests is not sound any more.
         let beyond = Counts { guard_dropped: a.guard_dropped + passed_a + 1, ..a };
         prop_assert!(!beyond.is_consistent());
+        let room = passed_a - a.quota_dropped - a.would_quota_dropped;
+        let beyond = Counts { quota_dropped: a.quota_dropped + room + 1, ..a };
+        prop_assert!(!beyond.is_consistent());
+    }
+
+    #[test]
+    fn consistent_part_is_sound_whatever_the_counts(a in any_counts(), offered in 0..1_000_u64) {
+        for counts in [a, Counts { offered, ..a }] {
+            let part = counts.consistent_part();
+            prop_assert!(part.is_consistent() && counts.covers(part), "{:?}", part);
+            prop_assert_eq!(part.offered, counts.offered);
+        }
     }
 }

@@ -20,8 +20,8 @@ const INSTANCE: InstanceId = InstanceId(7);
 /// The next event. An impossible event (a report without a stream) does nothing.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Requests come for one of the keys, some of them are refused.
-    Decide { key: usize, admitted: u64, dropped: u64 },
+    /// Requests come for one of the keys. Some are refused, by the coin, by a quota, or from the memory of one.
+    Decide { key: usize, new: Counts },
     /// The child begins a stream with this parent on this uplink, whatever the state of the one before.
     Connect { uplink: usize, parent: usize },
     /// The child sends a report; it is now on its way.
@@ -154,7 +154,7 @@ impl World {
     fn step(&mut self, step: &Step) {
         self.now = self.now + std::time::Duration::from_millis(100);
         match *step {
-            Step::Decide { key, admitted, dropped } => self.decide(key, admitted, dropped),
+            Step::Decide { key, new } => self.decide(key, new),
             Step::Connect { uplink, parent } => self.connect(uplink, parent),
             Step::Send(uplink) => self.send(uplink),
             Step::Arrive(parent, pick) => self.arrive(parent, pick),
@@ -178,12 +178,11 @@ impl World {
         living[pick % living.len()]
     }
 
-    fn decide(&mut self, pick: usize, admitted: u64, dropped: u64) {
-        let more = Counts { offered: admitted + dropped, dropped, ..Counts::ZERO };
+    fn decide(&mut self, pick: usize, new: Counts) {
         let key = self.living(pick);
         let key = &mut self.keys[key];
-        key.decided = key.decided.plus(more);
-        key.fates.resize(key.decided.offered as usize, Fate::Decided);
+        key.decided = key.decided.plus(new);
+        key.fates.resize(key.decided.asked() as usize, Fate::Decided);
     }
 
     fn connect(&mut self, uplink: usize, parent: usize) {
@@ -268,7 +267,7 @@ impl World {
         for entry in entered.entries {
             let at = entry.own.unwrap().index();
             let told = report.tallies.iter().find(|(id, _)| self.ids[&(stream, *id)] == at);
-            let (reached, new) = (told.unwrap().1.counts.offered, entry.delta.counts.offered);
+            let (reached, new) = (told.unwrap().1.counts.asked(), entry.delta.counts.asked());
             for request in reached - new..reached {
                 let fate = &mut keys[at].fates[request as usize];
                 assert_eq!(*fate, Fate::Decided, "request {request} of key {at} counted again");
@@ -423,7 +422,7 @@ impl World {
         let fates = self.keys.iter().flat_map(|key| &key.fates);
         let missing = fates.filter(|fate| **fate != Fate::Counted).count() as u64;
         assert!(missing <= self.unconfirmed, "{missing} are missing, {} were given up", self.unconfirmed);
-        let sum = |of: fn(&Counted) -> Counts| self.keys.iter().map(|key| of(key).offered).sum::<u64>();
+        let sum = |of: fn(&Counted) -> Counts| self.keys.iter().map(|key| of(key).asked()).sum::<u64>();
         assert_eq!(sum(|key| key.counted) + missing, sum(|key| key.decided));
     }
 
@@ -440,7 +439,21 @@ fn arriving_without(side: &mut ParentSide, stream: StreamId) {
 }
 
 fn decide() -> impl Strategy<Value = Step> {
-    (0..KEYS, 0..5u64, 0..3u64).prop_map(|(key, admitted, dropped)| Step::Decide { key, admitted, dropped })
+    let by_quota = (0..3u64, 0..2u64, prop_oneof![Just(0), 0..5u64]);
+    (0..KEYS, 0..5u64, 0..3u64, by_quota).prop_map(
+        |(key, admitted, dropped, (quota_dropped, would_quota_dropped, quota_repeated))| {
+            let offered = admitted + dropped + quota_dropped + would_quota_dropped;
+            let new = Counts {
+                offered,
+                dropped,
+                quota_dropped,
+                would_quota_dropped,
+                quota_repeated,
+                ..Counts::ZERO
+            };
+            Step::Decide { key, new }
+        },
+    )
 }
 
 /// A child with this many uplinks is connected to these parents.
@@ -496,7 +509,7 @@ fn check_history(history: &[Step], last: usize) {
 
 #[test]
 fn a_child_that_comes_back_unconfirmed_is_not_counted_twice() {
-    let decide = [Step::Decide { key: 0, admitted: 1, dropped: 0 }];
+    let decide = [Step::Decide { key: 0, new: super::offered(1) }];
     let report = |parent| {
         [
             Step::Connect { uplink: 0, parent },

@@ -13,19 +13,23 @@ use crate::kill::Scope;
 /// Reports taken from one growing history, as a stream may carry them, in any order and number.
 fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
     const KEYS: u32 = 5;
-    let grown = vec((0..KEYS, 0..100u64, [0..50u64, 0..50, 0..50, 0..50], 0..9u64), 30);
+    let grown = vec((0..KEYS, 0..100u64, [0..50u64, 0..50, 0..50, 0..50, 0..50, 0..50, 0..50], 0..9u64), 30);
     let cut = || (0..30usize, subsequence((0..KEYS).collect::<Vec<_>>(), 0..=KEYS as usize), any::<bool>());
     (grown, [cut(), cut(), cut()]).prop_map(|(grown, cuts)| {
         cuts.map(|(reach, keys, asks)| {
             let mut tallies = [Tally::ZERO; KEYS as usize];
-            for (key, offered, [dropped, guard, would, would_guard], late) in &grown[..reach] {
+            for (key, offered, refused, late) in &grown[..reach] {
+                let [dropped, guard, would, would_guard, quota, would_quota, repeated] = *refused;
                 let held = &mut tallies[*key as usize];
                 let step = Counts {
-                    offered: offered + dropped + guard + would + would_guard,
-                    dropped: *dropped,
-                    guard_dropped: *guard,
+                    offered: offered + dropped + guard + would + would_guard + quota + would_quota,
+                    dropped,
+                    guard_dropped: guard,
                     would_dropped: would + would_guard,
-                    would_guard_dropped: *would_guard,
+                    would_guard_dropped: would_guard,
+                    quota_dropped: quota,
+                    would_quota_dropped: would_quota,
+                    quota_repeated: repeated,
                 };
                 *held = held.plus(Tally { counts: step, late: self::offered(*offered.min(late)) });
             }

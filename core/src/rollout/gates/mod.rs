@@ -2,6 +2,9 @@
 //!
 //! Too few samples, an absent value and NaN are inconclusive and never pass. A value known to be bad fails
 //! the gate, whatever else is unknown.
+//!
+//! Behind a proxy, no instance may observe responses. Then the canary gate rests on refusals and extra gates:
+//! see [`LatencyBasis`].
 
 use std::fmt;
 use std::time::Duration;
@@ -66,6 +69,11 @@ pub struct Observed {
     pub canary_p99: Reading,
     /// The 99th percentile of all other instances in seconds.
     pub control_p99: Reading,
+    /// True if an instance on either side has reported a latency since the stage began. It outlives the window
+    /// and restarts, unlike the samples.
+    pub has_latencies: bool,
+    /// Admitted requests on both sides whose responses no instance can observe.
+    pub unobserved: u64,
     /// The zone with the oldest report, if that is stale.
     pub stale: Option<StaleZone>,
     /// The extra gates of the policy with their answers.
@@ -79,6 +87,16 @@ pub struct Reading {
     pub value: Option<f64>,
     /// The number of samples.
     pub samples: u64,
+}
+
+/// The treatment of latency by the canary gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyBasis {
+    /// The p99 of the cohorts is compared; too few samples are inconclusive.
+    Compared,
+    /// Latency is not compared: no instance has reported any since the stage began, and some say that they
+    /// cannot.
+    NotReported,
 }
 
 /// A zone without a recent report.
@@ -176,22 +194,31 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
 }
 
 /// Judges whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails
-/// the gate: the effect of its canary is unknown.
+/// the gate: the effect of its canary is unknown. Latency counts unless it is [not
+/// reported](LatencyBasis::NotReported).
 pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
     reasons.bad.extend(observed.stale.clone().map(Why::Stale));
     reasons.share(Measure::CanaryDropRatio, observed.drop_ratio, min_samples, gate.max_drop_ratio);
-    let canary = reasons.known(Measure::CanaryP99, observed.canary_p99, min_samples);
-    let control = reasons.known(Measure::ControlP99, observed.control_p99, min_samples);
-    if let Some((canary, control)) = canary.zip(control) {
-        let by = canary - control;
-        if by > gate.max_p99_delta.as_secs_f64() {
-            reasons.bad.push(Why::Slower { by, most: gate.max_p99_delta });
-        }
+    if observed.latency_basis() == LatencyBasis::Compared {
+        reasons.latency(gate.max_p99_delta, observed, min_samples);
     }
     reasons.queries(&observed.queries);
     reasons.time(observed.with_data, gate.min);
     reasons.judgement()
+}
+
+impl Observed {
+    /// Returns the treatment of latency by the canary gate. One reported latency is enough for it to be
+    /// compared, so that no claim about unobserved requests hides a slow canary.
+    pub const fn latency_basis(&self) -> LatencyBasis {
+        let samples = self.canary_p99.samples > 0 || self.control_p99.samples > 0;
+        if self.unobserved > 0 && !self.has_latencies && !samples {
+            LatencyBasis::NotReported
+        } else {
+            LatencyBasis::Compared
+        }
+    }
 }
 
 impl Reading {
@@ -255,6 +282,17 @@ impl Reasons {
         }
     }
 
+    fn latency(&mut self, most: Duration, observed: &Observed, min_samples: u64) {
+        let canary = self.known(Measure::CanaryP99, observed.canary_p99, min_samples);
+        let control = self.known(Measure::ControlP99, observed.control_p99, min_samples);
+        if let Some((canary, control)) = canary.zip(control) {
+            let by = canary - control;
+            if by > most.as_secs_f64() {
+                self.bad.push(Why::Slower { by, most });
+            }
+        }
+    }
+
     fn queries(&mut self, queries: &[QueryGateState]) {
         for query in queries {
             let Some(flaw) = query.flaw() else { continue };
@@ -285,6 +323,15 @@ impl fmt::Display for Measure {
             Self::CanaryDropRatio => "drop ratio of the canary cohort",
             Self::CanaryP99 => "p99 of the canary cohort",
             Self::ControlP99 => "p99 of the control cohort",
+        })
+    }
+}
+
+impl fmt::Display for LatencyBasis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Compared => "latency is compared",
+            Self::NotReported => "latency is not compared: no instance reports it",
         })
     }
 }

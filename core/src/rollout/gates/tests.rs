@@ -22,6 +22,8 @@ fn good() -> Observed {
         drop_ratio: reading(0.000_9),
         canary_p99: reading(0.204_9),
         control_p99: reading(0.2),
+        has_latencies: true,
+        unobserved: 0,
         stale: None,
         queries: vec![extra("tickets", Bound::AtMost(20.0), 20.0), extra("budget", Bound::AtLeast(0.1), 0.1)],
     }
@@ -156,6 +158,7 @@ fn reasons_name_the_value_and_its_bound() {
             extra("tickets", Bound::AtMost(20.0), 31.5),
             extra("budget", Bound::AtLeast(0.1), -2.0),
         ],
+        ..good()
     };
     let texts =
         |judgement: &Judgement| judgement.reasons().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -202,23 +205,114 @@ fn reasons_name_the_value_and_its_bound() {
     );
 }
 
+/// Evidence of a fleet behind proxies: it passes both gates, and no instance reports a latency.
+fn unobserved() -> Observed {
+    let silent = Reading::default();
+    Observed { canary_p99: silent, control_p99: silent, has_latencies: false, unobserved: 1, ..good() }
+}
+
+#[test]
+fn canary_gate_without_any_latency_rests_on_refusals_and_extra_gates() {
+    type Change = fn(&mut Observed);
+    let table: [(&str, Change, &str, LatencyBasis); 17] = [
+        ("no instance observes", |_| {}, "pass", LatencyBasis::NotReported),
+        ("refusals at the most", |o| o.drop_ratio = reading(0.001), "pass", LatencyBasis::NotReported),
+        ("refusals above the most", |o| o.drop_ratio = reading(0.001_1), "fail", LatencyBasis::NotReported),
+        ("refusals of too few", |o| o.drop_ratio.samples = 999, "inconclusive", LatencyBasis::NotReported),
+        ("refusals absent", |o| o.drop_ratio.value = None, "inconclusive", LatencyBasis::NotReported),
+        ("too soon", |o| o.with_data = HOUR, "inconclusive", LatencyBasis::NotReported),
+        ("a zone is stale", |o| o.stale = stale(), "fail", LatencyBasis::NotReported),
+        ("extra gate bad", |o| o.queries[0].answer = answer(21.0, 0), "fail", LatencyBasis::NotReported),
+        (
+            "extra gate awaited",
+            |o| o.queries[0].answer = Answer::Awaited,
+            "inconclusive",
+            LatencyBasis::NotReported,
+        ),
+        (
+            "extra gate missing",
+            |o| o.queries[1].answer = missing(),
+            "inconclusive",
+            LatencyBasis::NotReported,
+        ),
+        ("no extra gate", |o| o.queries.clear(), "pass", LatencyBasis::NotReported),
+        // Instances that neither observe responses nor say that they cannot.
+        ("none says that it cannot", |o| o.unobserved = 0, "inconclusive", LatencyBasis::Compared),
+        // A mixed fleet is judged by the responses that it observes, however many it does not.
+        (
+            "observed before the window or a restart",
+            |o| o.has_latencies = true,
+            "inconclusive",
+            LatencyBasis::Compared,
+        ),
+        ("one response in the canary", |o| o.canary_p99.samples = 1, "inconclusive", LatencyBasis::Compared),
+        (
+            "one response in the control",
+            |o| o.control_p99.samples = 1,
+            "inconclusive",
+            LatencyBasis::Compared,
+        ),
+        (
+            "enough responses, some unobserved",
+            |o| (o.canary_p99, o.control_p99) = (reading(0.2), reading(0.2)),
+            "pass",
+            LatencyBasis::Compared,
+        ),
+        (
+            "slow canary, most unobserved",
+            |o| (o.canary_p99, o.control_p99, o.unobserved) = (reading(0.9), reading(0.2), u64::MAX),
+            "fail",
+            LatencyBasis::Compared,
+        ),
+    ];
+    for (case, change, due, basis) in table {
+        let mut observed = unobserved();
+        change(&mut observed);
+        assert_eq!((judged(&observed)[1], observed.latency_basis()), (due, basis), "{case}");
+    }
+    assert_eq!(LatencyBasis::NotReported.to_string(), "latency is not compared: no instance reports it");
+    let of_one = Observed { control_p99: Reading { value: Some(9.0), samples: 1 }, ..unobserved() };
+    let judgement = leave_canary(&CanaryGate::default(), SAMPLES, &of_one);
+    let why: Vec<String> = judgement.reasons().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        why,
+        ["p99 of the canary cohort is unknown", "p99 of the control cohort has 1 samples of the 1000 due"]
+    );
+}
+
 fn any_reading() -> impl Strategy<Value = Reading> {
     let value = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), 0.0..1.0_f64, 0.0..0.01_f64];
     (option::of(value), 0..2 * SAMPLES).prop_map(|(value, samples)| Reading { value, samples })
 }
 
 proptest! {
+    /// Where any latency was reported, a claim that requests are unobserved changes no judgement.
+    #[test]
+    fn claiming_unobserved_requests_never_changes_what_reported_latencies_say(
+        canary in any_reading(), control in any_reading(), ratio in any_reading(),
+        had_latencies: bool, claimed in 1..u64::MAX,
+    ) {
+        let has_latencies = had_latencies || canary.samples + control.samples == 0;
+        let honest =
+            Observed { canary_p99: canary, control_p99: control, drop_ratio: ratio, has_latencies, ..good() };
+        let claims = Observed { unobserved: claimed, ..honest.clone() };
+        prop_assert_eq!(judged(&claims), judged(&honest));
+    }
+
     /// Removing evidence never makes a gate pass that did not pass before.
     #[test]
     fn knowing_less_never_helps(
         ratio in any_reading(), canary in any_reading(), control in any_reading(),
         days in 0_u32..10, is_stale: bool, tickets in 0.0..40.0_f64, lost in 0..7_usize,
+        has_latencies: bool, unobserved in 0..2_u64,
     ) {
         let all = Observed {
             with_data: DAY * days,
             drop_ratio: ratio,
             canary_p99: canary,
             control_p99: control,
+            has_latencies,
+            unobserved,
             stale: if is_stale { stale() } else { None },
             queries: vec![extra("tickets", Bound::AtMost(20.0), tickets)],
         };
