@@ -23,6 +23,7 @@ mod timestamp;
 mod warning;
 mod yaml;
 
+pub use buckets::quotas::{QUOTAS_MAX, every_text};
 pub use buckets::{
     BURST_DEFAULT, Bounds, BucketPolicy, Learned, LimitSource, Prometheus, QUERIES_MAX, QueryGate, Release,
     RolloutPolicy,
@@ -32,7 +33,7 @@ pub use changes::{
     TENANTS_REMOVED_MAX, differences, reasons_to_hold,
 };
 pub use hash::{PolicyHash, PolicyTexts};
-pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
+pub use read::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX, check_entries};
 pub use tenants::{
     Algorithm, Boost, BurstMultiplier, Fairness, InvalidBurstMultiplier, REWEIGHT_INTERVAL_DEFAULT,
     TenantPolicy,
@@ -40,12 +41,15 @@ pub use tenants::{
 pub use timestamp::{InvalidTimestamp, UnixSeconds};
 pub use warning::Warning;
 pub use yaml::{
-    Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError, Source,
+    Checked, Document, FAULTS_MAX, FILE_BYTES_MAX, Fault, Field, Flag, Number, Place, PolicyError, Source,
+    hint,
 };
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::names::{Bucket, Name, Tenant};
+use plimsoll_core::quota::Quota;
 
 use buckets::Buckets;
 use tenants::Tenants;
@@ -59,6 +63,7 @@ pub struct Policy {
     kill_switch: bool,
     guardrails: bool,
     buckets: Buckets,
+    quotas: BTreeMap<Name, Arc<Quota>>,
     tenants: Tenants,
     fairness: Fairness,
     hash: PolicyHash,
@@ -117,6 +122,16 @@ impl Policy {
     pub fn entries(&self) -> impl Iterator<Item = (String, &BucketPolicy)> {
         let exact = self.exact_buckets().map(|(bucket, policy)| (bucket.to_string(), policy));
         exact.chain(self.patterns())
+    }
+
+    /// The exact quotas, attached or not, in the order of names.
+    pub fn quotas(&self) -> impl Iterator<Item = &Arc<Quota>> {
+        self.quotas.values()
+    }
+
+    /// Returns the exact quota of this name.
+    pub fn quota(&self, name: &str) -> Option<&Arc<Quota>> {
+        self.quotas.get(name)
     }
 
     /// The tenants that are listed, the class `default` among them, in the order of names.

@@ -11,11 +11,12 @@ use crate::yaml::{Flag, Number};
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;
+use plimsoll_core::quota::{OnStoreError, QuotaKey};
 
 use crate::buckets::Release;
 use crate::tenants::Algorithm;
 
-/// `policy.yaml`: buckets and rollout.
+/// `policy.yaml`: buckets, quotas and rollout.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicySpec {
@@ -24,7 +25,23 @@ pub(crate) struct PolicySpec {
     pub(crate) guardrails: Option<Switch>,
     pub(crate) buckets: BTreeMap<String, BucketSpec>,
     #[serde(default)]
+    pub(crate) quotas: BTreeMap<String, QuotaSpec>,
+    #[serde(default)]
     pub(crate) rollout: RolloutSpec,
+}
+
+/// One exact quota.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuotaSpec {
+    pub(crate) max: Number,
+    pub(crate) refill: Option<Number>,
+    pub(crate) every: String,
+    #[serde(default)]
+    pub(crate) key: QuotaKey,
+    #[serde(default)]
+    pub(crate) on_store_error: OnStoreError,
+    pub(crate) lease: Option<Number>,
 }
 
 /// One bucket, or one pattern of buckets.
@@ -45,6 +62,8 @@ pub(crate) struct BucketSpec {
     pub(crate) candidate: Option<Number>,
     #[serde(default)]
     pub(crate) mode: Mode,
+    #[serde(default)]
+    pub(crate) quotas: Vec<String>,
     #[serde(default)]
     pub(crate) rollout: RolloutSpec,
 }

@@ -1,9 +1,10 @@
-//! The policy of buckets: limit, coin, law, mode and rollout.
+//! The policy of buckets: limit, coin, law, mode, quotas and rollout.
 
 mod gates;
 mod limits;
 mod pattern;
 mod queries;
+pub(crate) mod quotas;
 
 pub use gates::RolloutPolicy;
 pub use limits::{Bounds, Learned, LimitSource, Prometheus};
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::buckets::quotas::Definitions;
 use crate::spec::BucketSpec;
 use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::decision::{Coin, Mode};
@@ -22,6 +24,7 @@ use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::LawName;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, Rate};
+use plimsoll_core::quota::BucketQuotas;
 
 /// The default of `burst_s`: the time's worth of the limit that may be saved up.
 pub const BURST_DEFAULT: Duration = Duration::from_millis(250);
@@ -50,6 +53,8 @@ pub struct BucketPolicy {
     pub candidate: Option<Rate>,
     /// The mode as written in the file.
     pub mode: Mode,
+    /// The exact quotas that its requests have to pass behind the coin.
+    pub quotas: BucketQuotas,
     /// The rollout settings: the policy's rollout block with this bucket's own fields replaced.
     pub rollout: RolloutPolicy,
 }
@@ -94,7 +99,12 @@ impl BucketPolicy {
         }
     }
 
-    pub(crate) fn read(spec: BucketSpec, field: &Field<'_>, rollout: &RolloutPolicy) -> Checked<Self> {
+    pub(crate) fn read(
+        spec: BucketSpec,
+        field: &Field<'_>,
+        rollout: &RolloutPolicy,
+        quotas: &mut Definitions<'_>,
+    ) -> Checked<Self> {
         let rate =
             |name: &str, number: Option<Number>| number.map(|n| field.then(name).rate(n.0)).transpose();
         let second = Duration::from_secs(1);
@@ -111,6 +121,7 @@ impl BucketPolicy {
             law: spec.law,
             candidate: rate("candidate", spec.candidate)?,
             mode: spec.mode,
+            quotas: quotas.attach(&spec.quotas, &field.then("quotas"))?,
             rollout: rollout.overridden(&spec.rollout, &field.then("rollout"))?,
         })
     }

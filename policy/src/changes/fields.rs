@@ -10,10 +10,12 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::OnSilence;
 use plimsoll_core::law::{LawName, Weight};
 use plimsoll_core::quantity::Rate;
+use plimsoll_core::quota::{BucketQuotas, Quota};
 use plimsoll_core::rollout::{CanaryGate, ShadowGate};
 use serde::Serialize;
 
 use crate::buckets::BURST_DEFAULT;
+use crate::buckets::quotas::every_text;
 use crate::{
     Boost, BucketPolicy, BurstMultiplier, Fairness, Learned, LimitSource, Policy, Prometheus, Release,
     RolloutPolicy, TenantPolicy,
@@ -35,7 +37,16 @@ pub(super) struct Fields(Vec<(String, String)>);
 impl Fields {
     /// The settings that apply to the policy as a whole.
     pub(super) fn of_policy(policy: &Policy) -> Self {
-        let Policy { kill_switch, guardrails, buckets: _, tenants: _, fairness, hash: _, texts: _ } = policy;
+        let Policy {
+            kill_switch,
+            guardrails,
+            buckets: _,
+            quotas: _,
+            tenants: _,
+            fairness,
+            hash: _,
+            texts: _,
+        } = policy;
         let Fairness { algorithm, reweight_interval, min_floor } = fairness;
         let mut fields = Self::default();
         fields.add("kill_switch", kill_switch);
@@ -58,6 +69,7 @@ impl Fields {
             law,
             candidate,
             mode,
+            quotas,
             rollout,
         } = bucket;
         let mut fields = Self::default();
@@ -71,7 +83,24 @@ impl Fields {
         fields.add("law", Word(law));
         fields.add_rate("candidate", *candidate);
         fields.add("mode", mode);
+        if !quotas.is_empty() {
+            let names: Vec<&str> = quotas.iter().map(|quota| quota.name.as_str()).collect();
+            fields.add("quotas", names.join(", "));
+        }
         fields.add_rollout(rollout);
+        fields
+    }
+
+    /// The settings of an exact quota.
+    pub(super) fn of_quota(quota: &Quota) -> Self {
+        let Quota { name: _, rate, key, on_store_error, .. } = quota;
+        let mut fields = Self::default();
+        fields.add("max", quota.rate.max());
+        fields.add("refill", rate.refill());
+        fields.add("every", every_text(*rate));
+        fields.add("key", Word(key));
+        fields.add("on_store_error", Word(on_store_error));
+        fields.add("lease", quota.lease());
         fields
     }
 
@@ -182,6 +211,7 @@ fn default_bucket() -> BucketPolicy {
         law: LawName::default(),
         candidate: None,
         mode: Mode::default(),
+        quotas: BucketQuotas::default(),
         rollout: RolloutPolicy::default(),
     }
 }

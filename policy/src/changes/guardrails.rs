@@ -8,6 +8,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, Rate};
 
 use super::effect::{BucketEffect, Effect, Offered, Regime, Terms, effects};
+use super::quotas::by_quotas;
 use crate::Policy;
 
 /// The share of the requests of a bucket or a tenant that a change may refuse in addition to those refused now.
@@ -43,13 +44,20 @@ pub fn reasons_to_hold<'t>(
         policies.iter().flat_map(|policy| policy.exact_buckets()).map(|(name, _)| name).collect();
     for name in names {
         let has_traffic = effects.contains_key(name);
-        by_terms(name.as_str(), before.of_bucket(name), after.of_bucket(name), has_traffic, &mut reasons);
+        by_terms(
+            name.as_str(),
+            before.of_bucket(name),
+            after.of_bucket(name),
+            has_traffic,
+            after.policy,
+            &mut reasons,
+        );
     }
     let covered: BTreeSet<String> = effects.keys().filter_map(|bucket| after.policy.entry(bucket)).collect();
     let (one, other) = (before.of_patterns(), after.of_patterns());
     for pattern in one.keys().chain(other.keys()).collect::<BTreeSet<_>>() {
         let (from, to) = (one.get(pattern).copied(), other.get(pattern).copied());
-        by_terms(pattern, from, to, covered.contains(pattern), &mut reasons);
+        by_terms(pattern, from, to, covered.contains(pattern), after.policy, &mut reasons);
     }
     reasons.extend(removed_tenants(before.policy, after.policy));
     if reasons.len() > REASONS_MAX {
@@ -104,6 +112,7 @@ fn by_terms(
     before: Option<Terms<'_>>,
     after: Option<Terms<'_>>,
     has_traffic: bool,
+    policy: &Policy,
     reasons: &mut Vec<String>,
 ) {
     let Some(before) = before else { return };
@@ -121,6 +130,8 @@ fn by_terms(
     if after.stage == Mode::Enforce && before.stage < Mode::Enforce && before.entry.rollout.require_gates {
         add(format!("goes from {} to enforce without its gate", before.stage));
     }
+    by_quotas(before.entry, after.entry, protects, policy, reasons);
+    let mut add = |why: String| reasons.push(format!("{name}: {why}"));
     let tenant_limit = |terms: Terms<'_>| terms.entry.tenant_limit.map_or(Limit::Unlimited, Limit::PerSecond);
     let limits =
         [("limit", before.limit, after.limit), ("tenant_limit", tenant_limit(before), tenant_limit(after))];

@@ -4,13 +4,14 @@
 mod effect;
 mod fields;
 mod guardrails;
+mod quotas;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::names::{Bucket, Name, Tenant};
 use serde::{Deserialize, Serialize};
 
 use self::fields::Fields;
@@ -66,6 +67,11 @@ pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
         };
         let path = format!("buckets.{pattern}");
         compare_entry(&path, fields(&from_patterns), fields(&to_patterns), &mut found);
+    }
+    let names: BTreeSet<&Name> = from.quotas().chain(to.quotas()).map(|quota| &quota.name).collect();
+    for name in names {
+        let fields = |policy: &Policy| policy.quota(name.as_str()).map(|quota| Fields::of_quota(quota));
+        compare_entry(&format!("quotas.{name}"), fields(from), fields(to), &mut found);
     }
     let tenants: BTreeSet<&Tenant> = from.tenants().chain(to.tenants()).map(|(tenant, _)| tenant).collect();
     for tenant in tenants {

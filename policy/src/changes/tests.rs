@@ -408,3 +408,47 @@ fn extra_gate_differs_by_its_name() {
     ];
     assert_eq!(shown, expected);
 }
+
+#[test]
+fn quota_is_judged_by_its_own_numbers() {
+    let of = |quotas: &str, attached: &str, mode: &str| {
+        let buckets = format!(
+            "{{ b: {{ limit: 9, mode: {mode}, quotas: {attached} }}, c: {{ limit: 9, mode: {mode}, quotas: {attached} }} }}"
+        );
+        policy(&buckets, &format!("quotas: {{ {quotas} }}"), ONE)
+    };
+    let q = "q: { max: 100, every: 1h }";
+    let new = "quota q: it is new to a bucket that refuses; nothing was counted to judge by";
+    for (from, to, expected) in [
+        ((q, "[q]"), ("q: { max: 51, every: 1h }", "[q]"), vec![]),
+        (
+            (q, "[q]"),
+            ("q: { max: 50, every: 1h }", "[q]"),
+            vec!["quota q: 100 and 100 every 1h -> 50 and 50 every 1h is half or less"],
+        ),
+        (
+            (q, "[q]"),
+            ("q: { max: 100, every: 2h }", "[q]"),
+            vec!["quota q: 100 and 100 every 1h -> 100 and 100 every 2h is half or less"],
+        ),
+        ((q, "[q]"), ("q: { max: 200, every: 1h }", "[q]"), vec![]),
+        (
+            (q, "[q]"),
+            ("q: { max: 201, every: 1h }", "[q]"),
+            vec!["quota q: 100 and 100 every 1h -> 201 and 201 every 1h is more than 2 times up"],
+        ),
+        (
+            (q, "[q]"),
+            ("q: { max: 100, every: 1h, key: global }", "[q]"),
+            vec!["quota q: all tenants share what each had by itself"],
+        ),
+        ((q, "[]"), (q, "[q]"), vec![new]),
+        ((q, "[q]"), (q, "[]"), vec!["quota q: a bucket that refuses no longer attaches it"]),
+        ((q, "[q]"), ("", "[]"), vec!["quota q: it is removed"]),
+    ] {
+        let enforced = [from, to].map(|(quotas, attached)| of(quotas, attached, "enforce"));
+        assert_eq!(reasons(&enforced[0], &enforced[1], &[]), expected, "{from:?} -> {to:?}");
+        let shadow = of(to.0, to.1, "shadow");
+        assert_eq!(reasons(&enforced[0], &shadow, &[]), [""; 0], "it refuses nothing after the change");
+    }
+}

@@ -2,7 +2,7 @@
 
 mod room;
 
-pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX};
+pub use room::{BUCKETS_MAX, KEYS_MAX, LEARNED_MAX, TENANTS_MAX, check_entries};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use serde_yaml::Error as YamlError;
 use serde_yaml::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 
 use crate::Policy;
+use crate::buckets::quotas::Definitions;
 use crate::buckets::{BucketKey, BucketPolicy, Buckets, RolloutPolicy};
 use crate::hash::{PolicyHash, PolicyTexts};
 use crate::spec::{PolicySpec, TenantsSpec};
@@ -21,7 +22,8 @@ use crate::warning::{self, Floor, Warning};
 use crate::yaml::{
     Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source, hint,
 };
-use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
+use plimsoll_core::names::{DEFAULT_TENANT, Name, Tenant};
+use plimsoll_core::quota::Quota;
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
@@ -39,6 +41,7 @@ struct Protection {
     kill_switch: bool,
     guardrails: bool,
     buckets: Buckets,
+    quotas: BTreeMap<Name, Arc<Quota>>,
     /// The place of `buckets`.
     at: Place,
     warnings: Vec<Warning>,
@@ -46,7 +49,7 @@ struct Protection {
 
 pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, Vec<Warning>), PolicyError> {
     match (protection(policy), sharing(tenants)) {
-        (Ok(Protection { kill_switch, guardrails, buckets, at, mut warnings }), Ok(sharing)) => {
+        (Ok(Protection { kill_switch, guardrails, buckets, quotas, at, mut warnings }), Ok(sharing)) => {
             let Sharing { tenants: listed, fairness, floor, warnings: of_tenants } = sharing;
             room::check_keys(policy, at, buckets.exact.len(), listed.listed.len())?;
             warnings.extend(floor.and_then(|floor| floor.above_limits(&buckets)));
@@ -54,7 +57,8 @@ pub(crate) fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Policy, V
             let hash = PolicyHash::of(policy.text.as_bytes(), tenants.text.as_bytes());
             let texts =
                 Arc::new(PolicyTexts { policy: policy.text.to_owned(), tenants: tenants.text.to_owned() });
-            let policy = Policy { kill_switch, guardrails, buckets, tenants: listed, fairness, hash, texts };
+            let tenants = listed;
+            let policy = Policy { kill_switch, guardrails, buckets, quotas, tenants, fairness, hash, texts };
             Ok((policy, warnings))
         }
         (protection, sharing) => Err(PolicyError::of_either(protection.err(), sharing.err())),
@@ -80,10 +84,11 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
         "BUCKETS_MAX",
         "a pattern such as \"api/*\" covers many buckets",
     )?;
+    let mut quotas = Definitions::read(spec.quotas, root.then("quotas"), &mut faults)?;
     for (name, spec) in spec.buckets {
         let field = field.then(&name);
         let key = BucketKey::parse(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
-        match key.and_then(|key| Ok((key, BucketPolicy::read(spec, &field, &rollout)?))) {
+        match key.and_then(|key| Ok((key, BucketPolicy::read(spec, &field, &rollout, &mut quotas)?))) {
             Ok((key, bucket)) => {
                 warnings.extend(warning::of_bucket(&root, &field, &bucket));
                 buckets.insert(key, bucket);
@@ -96,6 +101,8 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     }
     room::check_learned(&field, &buckets.exact)?;
     warnings.extend(warning::of_policy(&root));
+    let (quotas, unused) = quotas.finish();
+    warnings.extend(unused);
     // Many buckets may have a gate of the common rollout block.
     warnings.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
     warnings.dedup();
@@ -103,6 +110,7 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
         kill_switch: spec.kill_switch.0,
         guardrails: spec.guardrails.is_none_or(|switch| switch.0),
         buckets,
+        quotas,
         at: field.name_at(),
         warnings,
     })
@@ -231,7 +239,15 @@ fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
                 line: usize::try_from(at.line()).unwrap_or(1),
                 column: usize::try_from(at.column()).unwrap_or(1),
             });
-            field.refuse_at(place, what, "see the documentation for the form of this field")
+            match what.trim() {
+                "expected sequence start" => {
+                    field.refuse_at(place, "not a list", "write a list, such as [name]")
+                }
+                "expected mapping start" => {
+                    field.refuse_at(place, "not a map", "write fields and values, such as { field: value }")
+                }
+                what => field.refuse_at(place, what, "see the documentation for the form of this field"),
+            }
         }
     }
 }

@@ -17,8 +17,11 @@ pub const LEARNED_MAX: usize = 1_000;
 /// The keys that follow from a policy: each tenant in each bucket that is listed by its exact name.
 pub const KEYS_MAX: usize = 500_000;
 
-/// Checks that a mapping has at most `most` entries. The first one beyond is refused.
-pub(crate) fn check_entries(field: &Field<'_>, most: usize, bound: &str, hint: &str) -> Checked<()> {
+/// Checks that a mapping or sequence has at most `most` entries. The first one beyond is refused, by the name of the bound.
+///
+/// # Errors
+/// The fault of the first entry beyond.
+pub fn check_entries(field: &Field<'_>, most: usize, bound: &str, hint: &str) -> Checked<()> {
     let by_place: BTreeMap<Place, Field<'_>> =
         field.entries().map(|entry| (entry.name_at(), entry)).collect();
     let count = by_place.len();

@@ -1,6 +1,7 @@
 //! Policies by example: parsed values, and refusals with their places.
 
 mod damage;
+mod quotas;
 mod refusals;
 mod room;
 mod spellings;
@@ -18,6 +19,8 @@ use plimsoll_core::rollout::Bound;
 const FULL_POLICY: &str = r#"
 kill_switch: false
 guardrails: on
+quotas:
+  api_calls: { max: 10000, refill: 5000, every: 1h, key: tenant, on_store_error: allow_bounded, lease: 100 }
 buckets:
   checkout:
     limit: 1000
@@ -29,6 +32,7 @@ buckets:
     law: balanced
     candidate: 900
     mode: enforce
+    quotas: [api_calls]
   learned:
     limit: { learned: { percentile: 95, days: 7, headroom: 1.2, min: 200, max: 5000, until_history: 800 } }
   queried:
@@ -426,6 +430,7 @@ fn the_shipped_examples_are_valid() {
     for (name, limit, mode) in [
         ("checkout", Limit::PerSecond(rate(1000.0)), Mode::Enforce),
         ("search", Limit::PerSecond(rate(800.0)), Mode::Enforce),
+        ("reports", Limit::PerSecond(rate(100.0)), Mode::Enforce),
         ("api/x", Limit::Unlimited, Mode::Shadow),
     ] {
         let bucket = bucket(&policy, name);

@@ -34,8 +34,15 @@ pub struct Warning {
 // === impl Warning ===
 
 impl Warning {
-    fn of(field: &Field<'_>, message: String) -> Self {
+    /// Makes a warning about a field.
+    #[must_use]
+    pub fn of(field: &Field<'_>, message: String) -> Self {
         Self { file: field.file().to_owned(), at: field.at(), path: field.path(), message, since: None }
+    }
+
+    /// Makes a warning about the name of a field.
+    pub(crate) fn of_name(field: &Field<'_>, message: String) -> Self {
+        Self { at: field.name_at(), ..Self::of(field, message) }
     }
 
     /// Returns true if the warning holds at a time in seconds since 1970.

@@ -49,11 +49,12 @@ pub struct PolicyError {
 }
 
 /// The result of checking one value; boxed because faults are large and rare.
-pub(crate) type Checked<T> = Result<T, Box<Fault>>;
+pub type Checked<T> = Result<T, Box<Fault>>;
 
 impl PolicyError {
-    /// Builds the error of one file for `faults`, of which there must be at least one.
-    pub(crate) fn of(mut faults: Vec<Fault>) -> Self {
+    /// Builds the error of one file for `faults`, of which there must be at least one. The first [`FAULTS_MAX`] in the
+    /// order of places are kept.
+    pub fn of(mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| fault.place);
         faults.truncate(FAULTS_MAX);
         Self { faults }

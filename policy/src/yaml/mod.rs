@@ -9,10 +9,9 @@ mod outline;
 mod source;
 mod spelling;
 
-pub(crate) use error::Checked;
-pub use error::{FAULTS_MAX, Fault, Place, PolicyError};
+pub use error::{Checked, FAULTS_MAX, Fault, Place, PolicyError};
 pub use flag::Flag;
-pub(crate) use nearest::hint;
+pub use nearest::hint;
 pub use number::Number;
 pub(crate) use outline::{NESTING_MAX, Node};
 pub use source::{Document, FILE_BYTES_MAX, Field, Source};

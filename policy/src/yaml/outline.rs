@@ -196,7 +196,7 @@ impl Outliner<'_> {
     }
 
     fn too_deep(&self, at: Place) -> Box<Fault> {
-        self.fault(at, &format!("nested deeper than {NESTING_MAX}"), "no field of a policy lies that deep")
+        self.fault(at, &format!("nested deeper than {NESTING_MAX}"), "no field lies that deep")
     }
 
     /// Builds a fault of the mapping or sequence that is read, or of its key without a value yet.

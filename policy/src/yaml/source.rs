@@ -126,7 +126,7 @@ impl<'a> Field<'a> {
     }
 
     /// The file's name in messages.
-    pub(crate) const fn file(&self) -> &'a str {
+    pub const fn file(&self) -> &'a str {
         self.document.source.name
     }
 
@@ -150,7 +150,8 @@ impl<'a> Field<'a> {
         self.refuse_at(self.node.key_at, why, hint)
     }
 
-    pub(crate) fn refuse_at(&self, place: Place, why: impl Display, hint: &str) -> Box<Fault> {
+    /// Refuses the field at a place of its own.
+    pub fn refuse_at(&self, place: Place, why: impl Display, hint: &str) -> Box<Fault> {
         Fault::new(self.document.source, place, &self.path(), &why.to_string(), hint)
     }
 
@@ -170,7 +171,10 @@ impl<'a> Field<'a> {
     }
 
     /// Validates a number within a range.
-    pub(crate) fn within(&self, number: f64, range: RangeInclusive<f64>, hint: &str) -> Checked<f64> {
+    ///
+    /// # Errors
+    /// The fault of this field, with `hint`.
+    pub fn within(&self, number: f64, range: RangeInclusive<f64>, hint: &str) -> Checked<f64> {
         if range.contains(&number) {
             return Ok(number);
         }
@@ -179,7 +183,10 @@ impl<'a> Field<'a> {
     }
 
     /// Validates a whole number. From 2^53 on, two written numbers can be read as the same one.
-    pub(crate) fn whole(&self, number: f64) -> Checked<u64> {
+    ///
+    /// # Errors
+    /// The fault of this field.
+    pub fn whole(&self, number: f64) -> Checked<u64> {
         let count = self.not_negative(number)?;
         if count.fract() == 0.0 && count < 9_007_199_254_740_992.0 {
             return Ok(count as u64);
