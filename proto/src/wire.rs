@@ -149,6 +149,9 @@ pub struct Evidence {
     /// From an aggregator: the number of instances that had these requests in the last minutes.
     #[prost(uint32, tag = "10")]
     pub instances: u32,
+    /// Admitted requests whose responses the instance cannot observe, as behind a proxy. At most `offered`.
+    #[prost(uint64, tag = "11")]
+    pub unobserved: u64,
 }
 /// Kill generation of one bucket. A bucket without one was never killed on its own and has generation 0.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -224,6 +227,16 @@ pub struct Columns {
     /// The part of would_dropped that the guard decided.
     #[prost(uint64, repeated, tag = "5")]
     pub would_guard_dropped: ::prost::alloc::vec::Vec<u64>,
+    /// Requests that the coin and the guard admitted and an exact quota refused. A part of what they let through.
+    #[prost(uint64, repeated, tag = "6")]
+    pub quota_dropped: ::prost::alloc::vec::Vec<u64>,
+    /// Refusals of an exact quota decided but not enforced.
+    #[prost(uint64, repeated, tag = "7")]
+    pub would_quota_dropped: ::prost::alloc::vec::Vec<u64>,
+    /// Requests refused from the memory of an earlier refusal of an exact quota, before the coin. Not a part of
+    /// offered.
+    #[prost(uint64, repeated, tag = "8")]
+    pub quota_repeated: ::prost::alloc::vec::Vec<u64>,
 }
 /// An aggregator's part of a limit while the controller is silent.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -293,6 +306,16 @@ pub struct Counts {
     /// The part of would_dropped that the guard decided.
     #[prost(uint64, tag = "5")]
     pub would_guard_dropped: u64,
+    /// Requests that the coin and the guard admitted and an exact quota refused. A part of what they let through.
+    #[prost(uint64, tag = "6")]
+    pub quota_dropped: u64,
+    /// Refusals of an exact quota decided but not enforced.
+    #[prost(uint64, tag = "7")]
+    pub would_quota_dropped: u64,
+    /// Requests refused from the memory of an earlier refusal of an exact quota, before the coin. Not a part of
+    /// offered.
+    #[prost(uint64, tag = "8")]
+    pub quota_repeated: u64,
 }
 /// Instructions of a parent to a child. Without an epoch the parent has received none from a controller, and
 /// the message carries kill generations, the drill and acknowledgements only.
@@ -412,6 +435,9 @@ pub struct BucketDirective {
     /// coin without a key draws independently.
     #[prost(message, optional, tag = "14")]
     pub coherence: ::core::option::Option<Coherence>,
+    /// Exact quotas of the bucket, which clients enforce behind the coin. Absent: unchanged.
+    #[prost(message, optional, tag = "19")]
+    pub quotas: ::core::option::Option<Quotas>,
     /// Kill generations of the bucket and of the fleet that the controller knew when it chose the mode. If a
     /// child holds a higher one, the mode is void and the bucket is in shadow.
     #[prost(uint64, tag = "40")]
@@ -446,6 +472,33 @@ pub mod bucket_directive {
         #[prost(uint64, tag = "17")]
         HeadroomMilliRps(u64),
     }
+}
+/// Exact quotas of a bucket, all of which a request must pass. At most 8.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Quotas {
+    #[prost(message, repeated, tag = "1")]
+    pub quotas: ::prost::alloc::vec::Vec<Quota>,
+}
+/// Integer token bucket for each key, in a store that clients reach themselves.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Quota {
+    /// Buckets that name the same quota share its tokens.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// Tokens of a full bucket, and tokens that are added every every_ms, all from 1 to 2^63 - 1.
+    #[prost(uint64, tag = "2")]
+    pub max: u64,
+    #[prost(uint64, tag = "3")]
+    pub refill: u64,
+    #[prost(uint64, tag = "4")]
+    pub every_ms: u64,
+    #[prost(enumeration = "QuotaKey", tag = "5")]
+    pub key: i32,
+    #[prost(enumeration = "OnStoreError", tag = "6")]
+    pub on_store_error: i32,
+    /// Tokens that an instance takes at once for one key, at most. From 1 to 1,000,000.
+    #[prost(uint64, tag = "7")]
+    pub lease: u64,
 }
 /// A bucket that no entry of the policy covers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -566,6 +619,69 @@ impl Role {
             "ROLE_UNSPECIFIED" => Some(Self::Unspecified),
             "ROLE_CLIENT" => Some(Self::Client),
             "ROLE_AGGREGATOR" => Some(Self::Aggregator),
+            _ => None,
+        }
+    }
+}
+/// Requests that share one token bucket of a quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum QuotaKey {
+    Unspecified = 0,
+    Tenant = 1,
+    Global = 2,
+}
+impl QuotaKey {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "QUOTA_KEY_UNSPECIFIED",
+            Self::Tenant => "QUOTA_KEY_TENANT",
+            Self::Global => "QUOTA_KEY_GLOBAL",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "QUOTA_KEY_UNSPECIFIED" => Some(Self::Unspecified),
+            "QUOTA_KEY_TENANT" => Some(Self::Tenant),
+            "QUOTA_KEY_GLOBAL" => Some(Self::Global),
+            _ => None,
+        }
+    }
+}
+/// Decision of a client while the store of quotas does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum OnStoreError {
+    Unspecified = 0,
+    AllowBounded = 1,
+    Allow = 2,
+    Deny = 3,
+}
+impl OnStoreError {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "ON_STORE_ERROR_UNSPECIFIED",
+            Self::AllowBounded => "ON_STORE_ERROR_ALLOW_BOUNDED",
+            Self::Allow => "ON_STORE_ERROR_ALLOW",
+            Self::Deny => "ON_STORE_ERROR_DENY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "ON_STORE_ERROR_UNSPECIFIED" => Some(Self::Unspecified),
+            "ON_STORE_ERROR_ALLOW_BOUNDED" => Some(Self::AllowBounded),
+            "ON_STORE_ERROR_ALLOW" => Some(Self::Allow),
+            "ON_STORE_ERROR_DENY" => Some(Self::Deny),
             _ => None,
         }
     }

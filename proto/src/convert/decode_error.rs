@@ -5,6 +5,7 @@ use plimsoll_core::law::InvalidWeight;
 use plimsoll_core::law::presence::InvalidPresences;
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::{InvalidRate, InvalidRatio};
+use plimsoll_core::quota::{InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate};
 
 /// A message that is out of range. It is rejected and counted, and changes nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -32,6 +33,15 @@ pub enum DecodeError {
     /// A factor on the depth of pools outside 1 to 12.
     #[error("pool.depth_milli: {0}")]
     PoolDepth(#[from] InvalidPoolDepth),
+    /// A quota without tokens or time, or with too many.
+    #[error("quotas: {0}")]
+    QuotaRate(#[from] InvalidQuotaRate),
+    /// A lease out of range.
+    #[error("quotas: {0}")]
+    Quota(#[from] InvalidQuota),
+    /// Quotas that cannot belong to one bucket.
+    #[error("quotas: {0}")]
+    Quotas(#[from] InvalidBucketQuotas),
     /// A canary share above 100 %.
     #[error("canary_milli_percent: {0} exceeds the maximum of 100000")]
     Percent(u32),

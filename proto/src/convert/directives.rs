@@ -22,6 +22,7 @@ use super::headroom::{
     decode_grants, decode_headroom, decode_pool, encode_grant, encode_headroom, encode_pool,
 };
 use super::kill::{decode_kills, encode_kill};
+use super::quotas::{decode_quotas, encode_quotas};
 use super::scalars::{
     check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
     encode_millis, encode_rate,
@@ -115,6 +116,7 @@ pub(crate) fn bucket_piece(
         headroom: terms.headroom.map(encode_headroom),
         pool: terms.pool.map(encode_pool),
         coherence: terms.coherence.map(encode_coherence),
+        quotas: terms.quotas.as_ref().map(encode_quotas),
         keys: keys.iter().map(encode_key).collect(),
     }
 }
@@ -249,6 +251,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         headroom: decode_headroom(bucket.headroom)?,
         pool: bucket.pool.map(decode_pool).transpose()?,
         coherence: bucket.coherence.map(decode_coherence).transpose()?,
+        quotas: bucket.quotas.as_ref().map(decode_quotas).transpose()?,
     };
     Ok(BucketDirective {
         bucket: decode_name("bucket", &bucket.bucket, Bucket::new)?,

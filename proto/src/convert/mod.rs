@@ -6,6 +6,7 @@ mod decode_error;
 mod directives;
 mod headroom;
 mod kill;
+mod quotas;
 mod report;
 mod scalars;
 

@@ -2,6 +2,7 @@
 
 use plimsoll_core::directive::{NEAREST_BYTES_MAX, Unlisted};
 
+use super::quotas::any_quotas;
 use super::*;
 
 /// Encodes directives as messages.
@@ -21,7 +22,7 @@ fn first_part(directives: &Directives) -> wire::Directives {
 }
 
 /// Asserts that directives survive the round trip, and returns the number of their parts.
-fn check_directives(directives: &Directives) -> usize {
+pub(super) fn check_directives(directives: &Directives) -> usize {
     let mut decoder = DirectivesDecoder::default();
     let parts = bytes_of(directives);
     for (part, left) in parts.iter().zip((0..parts.len()).rev()) {
@@ -53,7 +54,7 @@ fn directive(name: &str, whole: bool, tenants: usize) -> BucketDirective {
     }
 }
 
-fn message(buckets: Vec<BucketDirective>) -> Directives {
+pub(super) fn message(buckets: Vec<BucketDirective>) -> Directives {
     Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() }
 }
 
@@ -125,8 +126,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let shares = (presences, option::of(any_rate()), option::of(any::<u32>()), headrooms);
     let coherence = option::of((any::<[u8; 16]>(), any::<u64>()))
         .prop_map(|coherence| coherence.map(|(key, salt)| Coherence { key: CoinKey::from_bytes(key), salt }));
-    (any_limit(), mode, cohort, (coin, coherence), on_silence, shares).prop_map(
-        |(limit, mode, cohort, (coin, coherence), on_silence, shares)| {
+    (any_limit(), mode, cohort, (coin, coherence), on_silence, shares, option::of(any_quotas())).prop_map(
+        |(limit, mode, cohort, (coin, coherence), on_silence, shares, quotas)| {
             let (presences, hold, clients, (headroom, pool)) = shares;
             Terms {
                 named: presences.is_some(),
@@ -144,6 +145,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 headroom,
                 clients,
                 pool,
+                quotas,
             }
         },
     )
@@ -213,7 +215,7 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
 }
 
 /// Returns a directive with the longest names and the largest number in every field.
-fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
+pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
     let most = Some(largest_rate());
     let entitlement = Entitlement {
         weight: Weight::new(Weight::MAX).unwrap(),
@@ -255,6 +257,7 @@ fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 depth: PoolDepth::MAX,
                 burst: Tokens::new(f64::MAX),
             }),
+            quotas: None,
         },
         keys: (0..tenants).map(|number| KeyDirective { tenant: tenant(number), values }).collect(),
     }

@@ -2,6 +2,7 @@
 
 mod corrupted;
 mod directives;
+mod quotas;
 mod rejected;
 mod reports;
 

@@ -275,6 +275,12 @@ impl Acceptor {
         Self { listener, connections, admission: None, left: ACCEPT_BURST, paused: Instant::now() }
     }
 
+    /// Accepts without pauses, for a port whose peers may open a connection for each request.
+    #[must_use]
+    pub fn without_pauses(self) -> Self {
+        Self { left: usize::MAX, ..self }
+    }
+
     /// Accepts at a rate that follows the load of the process, and measures the load for the streams.
     pub(super) fn with_admission(self, admission: Shared<Admission>) -> Self {
         Self { admission: Some(admission), ..self }

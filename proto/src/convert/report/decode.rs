@@ -291,6 +291,9 @@ fn decode_counts(counts: Option<wire::Counts>) -> Counts {
         would_dropped: counts.would_dropped,
         guard_dropped: counts.guard_dropped,
         would_guard_dropped: counts.would_guard_dropped,
+        quota_dropped: counts.quota_dropped,
+        would_quota_dropped: counts.would_quota_dropped,
+        quota_repeated: counts.quota_repeated,
     })
 }
 

@@ -83,7 +83,7 @@ impl SentCounts {
 }
 
 /// Columns of a part: each as long as the list of ids, or empty if all its numbers are zero.
-struct Columns<'a>([&'a [u64]; 5]);
+struct Columns<'a>([&'a [u64]; 8]);
 
 impl<'a> Columns<'a> {
     fn new(
@@ -91,9 +91,27 @@ impl<'a> Columns<'a> {
         columns: Option<&'a wire::Columns>,
         keys: usize,
     ) -> Result<Self, DecodeError> {
-        let Some(columns) = columns else { return Ok(Self([&[]; 5])) };
-        let wire::Columns { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = columns;
-        let columns: [&[u64]; 5] = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
+        let Some(columns) = columns else { return Ok(Self([&[]; 8])) };
+        let wire::Columns {
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        } = columns;
+        let columns: [&[u64]; 8] = [
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        ];
         for column in columns.iter().filter(|column| !column.is_empty()) {
             check_column(field, column.len(), keys)?;
         }
@@ -107,8 +125,26 @@ impl<'a> Columns<'a> {
     /// Adds the deltas of the key at index `at`. Returns `None` on overflow.
     #[inline]
     fn add(&self, at: usize, to: &mut Counts) -> Option<()> {
-        let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = to;
-        let counts = [offered, dropped, guard_dropped, would_dropped, would_guard_dropped];
+        let Counts {
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        } = to;
+        let counts = [
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        ];
         for (held, column) in counts.into_iter().zip(self.0) {
             if let Some(delta) = column.get(at) {
                 *held = held.checked_add(*delta)?;
@@ -119,15 +155,51 @@ impl<'a> Columns<'a> {
 }
 
 /// Returns the counts in the order of the columns.
-const fn values(counts: Counts) -> [u64; 5] {
-    let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = counts;
-    [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
+const fn values(counts: Counts) -> [u64; 8] {
+    let Counts {
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+    } = counts;
+    [
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+    ]
 }
 
 /// Returns the columns in the order of [`values`].
-const fn columns_mut(columns: &mut wire::Columns) -> [&mut Vec<u64>; 5] {
-    let wire::Columns { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = columns;
-    [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
+const fn columns_mut(columns: &mut wire::Columns) -> [&mut Vec<u64>; 8] {
+    let wire::Columns {
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+    } = columns;
+    [
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+    ]
 }
 
 /// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.

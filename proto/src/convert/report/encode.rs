@@ -13,9 +13,9 @@ use crate::convert::kill::{
 use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// The most bytes of a key definition on the wire: two names of 128 bytes, two times five counts, an id, a
+/// The most bytes of a key definition on the wire: two names of 128 bytes, two times eight counts, an id, a
 /// flag, and framing.
-const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (5 * 11 + 2) + 6 + 2 + 4;
+const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (8 * 11 + 2) + 6 + 2 + 4;
 /// The most bytes of a subscription: a name of 128 bytes and framing.
 const SUBSCRIPTION_BYTES_MAX: usize = 128 + 3;
 /// The most bytes of a bucket's kill generation: a name of 128 bytes, a number, and framing.
@@ -57,10 +57,16 @@ impl ReportEncoder {
                 .push(wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() });
         }
         let mut bins = 0;
+        let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;
         for (cohort, outcomes) in report.evidence.after(0) {
             bins += outcomes.latency.iter().len();
             let part = parts.with_room(evidence::bytes_max(outcomes), |last| last.evidence.len());
-            part.evidence.push(encode_evidence(cohort, outcomes, bins <= EVIDENCE_BINS_MAX));
+            let mut encoded = encode_evidence(cohort, outcomes, bins <= EVIDENCE_BINS_MAX);
+            if is_cut {
+                // Latencies that were left out must not look as if none had been observed.
+                encoded.unobserved = 0;
+            }
+            part.evidence.push(encoded);
         }
         for (bucket, generation) in &report.kills {
             let part = parts.with_room(KILL_BYTES_MAX, |last| last.kills.len());
@@ -193,5 +199,8 @@ fn encode_counts(counts: Counts) -> Option<wire::Counts> {
         would_dropped: counts.would_dropped,
         guard_dropped: counts.guard_dropped,
         would_guard_dropped: counts.would_guard_dropped,
+        quota_dropped: counts.quota_dropped,
+        would_quota_dropped: counts.would_quota_dropped,
+        quota_repeated: counts.quota_repeated,
     })
 }

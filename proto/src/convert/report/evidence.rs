@@ -9,11 +9,11 @@ use crate::convert::directives::{decode_mode, encode_mode};
 use crate::convert::scalars::{check_column, check_len, decode_name};
 use crate::wire;
 
-/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, five
+/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, six
 /// counts and framing, and two numbers for each bin.
 pub(super) fn bytes_max(outcomes: &Outcomes) -> usize {
     const BIN_BYTES_MAX: usize = 2 + 10;
-    (128 + 3) + 2 + 2 + 4 * 11 + 6 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX
+    (128 + 3) + 2 + 2 + 5 * 11 + 6 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX
 }
 
 pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes, has_latency: bool) -> wire::Evidence {
@@ -32,6 +32,7 @@ pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes, has_laten
         refused: outcomes.refused,
         would_dropped: outcomes.would_dropped,
         failed: outcomes.failed,
+        unobserved: outcomes.unobserved,
         latency_bin_gaps: latency().map(gap).collect(),
         latency_counts: latency().map(|(_, count)| count).collect(),
         instances: outcomes.instances,
@@ -47,8 +48,9 @@ pub(super) fn decode_evidence(seq: u64, all: Vec<wire::Evidence>) -> Result<Batc
             side: if cohort.canary { Side::Canary } else { Side::Control },
         };
         let latency = decode_histogram(&cohort)?;
-        let wire::Evidence { offered, refused, would_dropped, failed, instances, .. } = cohort;
-        evidence.put(key, Outcomes { offered, refused, would_dropped, failed, latency, instances });
+        let wire::Evidence { offered, refused, would_dropped, failed, unobserved, instances, .. } = cohort;
+        let outcomes = Outcomes { offered, refused, would_dropped, failed, unobserved, latency, instances };
+        evidence.put(key, outcomes);
     }
     Ok(Batches::one(seq, evidence))
 }

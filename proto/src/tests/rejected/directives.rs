@@ -174,7 +174,7 @@ fn headroom_without_a_value_is_unchanged_and_pool_without_a_rate_is_none() {
         let pool = wire::Pool { rate, ..pool(1_000) };
         let sent = wire::BucketDirective { headroom, pool: Some(pool), ..bucket("b", Vec::new()) };
         let decoded = DirectivesDecoder::default().decode(directives(vec![sent])).unwrap().unwrap();
-        let terms = decoded.buckets[0].terms;
+        let terms = decoded.buckets[0].terms.clone();
         (terms.headroom, terms.pool.unwrap().rate)
     };
     let zero = Headroom::Shared(Rate::ZERO);
@@ -225,7 +225,7 @@ fn unknown_coin_and_on_silence_decode_to_the_default() {
     ] {
         let sent = wire::BucketDirective { coin, on_silence, ..bucket("b", Vec::new()) };
         let decoded = DirectivesDecoder::default().decode(directives(vec![sent])).unwrap().unwrap();
-        let terms = decoded.buckets[0].terms;
+        let terms = decoded.buckets[0].terms.clone();
         assert_eq!((terms.coin, terms.on_silence), expected, "{coin}, {on_silence}");
     }
 }

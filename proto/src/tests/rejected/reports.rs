@@ -179,6 +179,9 @@ fn reports_out_of_range_are_rejected() {
         (vec![with_columns(|columns| columns.guard_dropped = vec![1; 4])], columns("count_deltas", 4)),
         (vec![with_columns(|columns| columns.would_dropped = vec![1; 2])], columns("count_deltas", 2)),
         (vec![with_columns(|columns| columns.would_guard_dropped = vec![1; 2])], columns("count_deltas", 2)),
+        (vec![with_columns(|columns| columns.quota_dropped = vec![1; 2])], columns("count_deltas", 2)),
+        (vec![with_columns(|columns| columns.would_quota_dropped = vec![1; 4])], columns("count_deltas", 4)),
+        (vec![with_columns(|columns| columns.quota_repeated = vec![1; 2])], columns("count_deltas", 2)),
         (
             vec![wire::Report {
                 late_deltas: Some(wire::Columns { dropped: vec![1; 2], ..wire::Columns::default() }),
@@ -218,12 +221,15 @@ fn deltas_that_overflow_a_count_are_rejected() {
         let (count_deltas, late_deltas) = if late { (None, Some(columns)) } else { (Some(columns), None) };
         wire::Report { seq, id_gaps: vec![0, 0], count_deltas, late_deltas, ..report() }
     };
-    let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 5] = [
+    let columns: [fn(&mut wire::Columns) -> &mut Vec<u64>; 8] = [
         |columns| &mut columns.offered,
         |columns| &mut columns.dropped,
         |columns| &mut columns.guard_dropped,
         |columns| &mut columns.would_dropped,
         |columns| &mut columns.would_guard_dropped,
+        |columns| &mut columns.quota_dropped,
+        |columns| &mut columns.would_quota_dropped,
+        |columns| &mut columns.quota_repeated,
     ];
     for (column, late) in columns.into_iter().flat_map(|column| [(column, false), (column, true)]) {
         let mut decoder = ReportDecoder::default();

@@ -6,15 +6,20 @@ use crate::tests::*;
 
 fn any_counts() -> impl Strategy<Value = Counts> {
     let count = prop_oneof![0..1_000u64, any::<u64>()];
-    [count.clone(), count.clone(), count.clone(), count.clone(), count].prop_map(
-        |[offered, dropped, guard_dropped, would_dropped, would_guard_dropped]| Counts {
+    let columns: [_; 8] = std::array::from_fn(|_| count.clone());
+    columns.prop_map(|[offered, dropped, guard_dropped, would_dropped, would_guard_dropped, quotas @ ..]| {
+        let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
+        Counts {
             offered,
             dropped,
             guard_dropped,
             would_dropped,
             would_guard_dropped,
-        },
-    )
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        }
+    })
 }
 
 fn any_tally() -> impl Strategy<Value = Tally> {
@@ -144,10 +149,12 @@ pub(in crate::tests) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
 pub(super) fn any_evidence() -> impl Strategy<Value = Batches> {
     let cohort = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
     let bins = vec((0..BINS as u16, 1..u64::MAX / 64), 0..9);
-    let outcomes = (any::<[u64; 4]>(), bins).prop_map(|([offered, refused, would_dropped, failed], bins)| {
+    let outcomes = (any::<[u64; 5]>(), bins).prop_map(|(numbers, bins)| {
         let mut latency = Histogram::default();
         bins.into_iter().for_each(|(bin, count)| latency.add(Bin::new(bin).unwrap(), count));
-        Outcomes { offered, refused, would_dropped, failed, latency, instances: offered as u32 }
+        let [offered, refused, would_dropped, failed, unobserved] = numbers;
+        let instances = offered as u32;
+        Outcomes { offered, refused, would_dropped, failed, unobserved, latency, instances }
     });
     vec((cohort, outcomes), 0..5).prop_map(|all| {
         let mut evidence = Evidence::default();

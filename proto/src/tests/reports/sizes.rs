@@ -18,6 +18,9 @@ fn largest_report(keys: usize) -> Report {
         guard_dropped: u64::MAX,
         would_dropped: u64::MAX,
         would_guard_dropped: u64::MAX,
+        quota_dropped: u64::MAX,
+        would_quota_dropped: u64::MAX,
+        quota_repeated: u64::MAX,
     };
     let text = |number: usize| longest(number);
     let definition = |number| KeyDefinition {
@@ -89,6 +92,7 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
         refused: most,
         would_dropped: most,
         failed: most,
+        unobserved: most,
         latency,
         instances: u32::MAX,
     };
@@ -98,6 +102,32 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
         evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
     }
     Batches::one(seq, evidence)
+}
+
+#[test]
+fn evidence_that_leaves_out_latencies_claims_no_unobserved_requests() {
+    let bins = |count: u16| {
+        let mut latency = Histogram::default();
+        (0..count).for_each(|bin| latency.add(Bin::new(bin).unwrap(), 1));
+        latency
+    };
+    for (buckets, is_cut) in [(128, false), (129, true)] {
+        let mut evidence = Evidence::default();
+        for number in 0..buckets {
+            let latency = bins(if number == 0 { 0 } else { 2_048 });
+            let outcomes = Outcomes { offered: 9_999, unobserved: 4, latency, ..Outcomes::default() };
+            let bucket = Bucket::new(&format!("b{number:03}")).unwrap();
+            evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes);
+        }
+        // One bin more than a report may have.
+        let last = CohortKey { bucket: Bucket::new("z").unwrap(), mode: Mode::Canary, side: Side::Canary };
+        let one = Outcomes { offered: 9_999, unobserved: 4, latency: bins(1), ..Outcomes::default() };
+        evidence.put(last, one);
+        let report = Report { seq: 1, evidence: Batches::one(1, evidence), ..Report::default() };
+        let parts = ReportEncoder::default().encode(&report);
+        let unobserved: u64 = parts.iter().flat_map(|part| &part.evidence).map(|one| one.unobserved).sum();
+        assert_eq!(unobserved, if is_cut { 0 } else { 4 * (buckets + 1) }, "{buckets} buckets");
+    }
 }
 
 #[test]
@@ -187,6 +217,9 @@ fn key_takes_at_most_five_bytes_when_two_counts_grow_by_less_than_128() {
         (4_096, of(127, 127), 3.1),
         (10_000, of(127, 127), 3.1),
         (1_000, of(128, 127), 4.1),
+        // A column that does not grow takes nothing.
+        (1_000, Counts { quota_repeated: 127, ..Counts::ZERO }, 2.1),
+        (1_000, Counts { quota_dropped: 127, ..of(127, 0) }, 3.1),
     ] {
         let bytes = bytes_of_next(keys, grows, Counts::ZERO) as f64 / f64::from(keys);
         assert!(bytes <= most, "{bytes} bytes per key for {keys} keys that grow by {grows:?}");
