@@ -77,7 +77,7 @@ impl Trust {
             let verifier = self.of_servers(accepted());
             verifier.verify_server_cert(leaf, intermediates, &no_host, &[], now)?;
         }
-        if !matches!(id.role(), PeerRole::Controller) {
+        if !matches!(id.role(), PeerRole::Controller | PeerRole::Quota) {
             self.of_clients(accepted()).verify_client_cert(leaf, intermediates, now)?;
         }
         Ok(())

@@ -75,6 +75,8 @@ pub enum Tier {
     Controller,
     /// An aggregator of any zone.
     Aggregator,
+    /// A quota server.
+    Quota,
 }
 
 impl Tier {
@@ -82,6 +84,7 @@ impl Tier {
         match self {
             Self::Controller => "controller",
             Self::Aggregator => "aggregator",
+            Self::Quota => "quota server",
         }
     }
 
@@ -89,7 +92,9 @@ impl Tier {
     pub(crate) const fn has(self, id: &PeerId) -> bool {
         matches!(
             (self, id.role()),
-            (Self::Controller, PeerRole::Controller) | (Self::Aggregator, PeerRole::Aggregator { .. })
+            (Self::Controller, PeerRole::Controller)
+                | (Self::Aggregator, PeerRole::Aggregator { .. })
+                | (Self::Quota, PeerRole::Quota)
         )
     }
 }
