@@ -1,0 +1,234 @@
+//! Files that are read together and followed while editors, deployment tools and mounted ConfigMaps change them. Every
+//! step that touches the disk runs in a thread of its own and has a deadline: a mount may hang, also while it is watched.
+
+mod events;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::timeout;
+
+use crate::regular_file;
+use events::Events;
+
+/// The number of readings in search of two equal ones. If there are none, the next change or poll reads
+/// again.
+const READINGS_MAX: usize = 3;
+/// The interval of reading the files without an event: some file systems report none.
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
+/// The interval while a directory cannot be watched.
+const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
+/// The longest time that the disk may take before the files count as unreadable.
+pub const READ_MAX: Duration = Duration::from_secs(5);
+
+/// The paths of files that are read together.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The paths, of which there is at least one.
+    pub paths: Vec<PathBuf>,
+    /// The size of the largest file that is valid. Of a larger one, one byte more is read.
+    pub bytes_max: usize,
+}
+
+/// The bytes of files, in the order of their paths, each at most one byte longer than is allowed.
+pub type Contents = [Vec<u8>];
+
+/// The meaning of the files.
+pub trait Parser: Send + Sync + 'static {
+    /// The identity of contents, by which a change is detected.
+    type Version: Clone + PartialEq + Send;
+    /// The value of valid contents.
+    type Output: Send + 'static;
+    /// The reason why there is no value.
+    type Error: From<ReadError> + Send + 'static;
+
+    /// Returns the identity of contents.
+    fn version(&self, contents: &Contents) -> Self::Version;
+
+    /// Returns the value of contents.
+    ///
+    /// # Errors
+    /// When the contents are invalid.
+    fn parse(&self, contents: &Contents) -> Result<Self::Output, Self::Error>;
+}
+
+/// A change of the contents: their value, or the reason why the value before stays.
+pub type Reload<P> = Result<<P as Parser>::Output, <P as Parser>::Error>;
+
+/// The reason why files cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: io::Error,
+    },
+    /// The disk of a file has not answered for this long.
+    #[error("no answer from the disk of {} within {} s", path.display(), READ_MAX.as_secs())]
+    Silent {
+        /// The first file.
+        path: PathBuf,
+    },
+}
+
+/// The reading thread panicked.
+#[derive(Debug, thiserror::Error)]
+#[error("the thread that reads the files panicked")]
+pub struct WatchError(#[from] JoinError);
+
+/// The contents at one moment, as far as it takes to detect a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen<V> {
+    Contents(V),
+    Unreadable(PathBuf, io::ErrorKind),
+    /// The disk has not answered yet.
+    Silent,
+}
+
+/// The result of reading the files.
+type Reading = Result<Vec<Vec<u8>>, (PathBuf, io::Error)>;
+
+impl Files {
+    /// Reads the files. Blocks.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn read(&self) -> Result<Vec<Vec<u8>>, ReadError> {
+        let bytes_max = self.bytes_max;
+        Ok(self.contents(|path| regular_file::read(path, bytes_max))?)
+    }
+
+    /// Sends one [`Reload`] for every change of the contents, beginning with the first that are not `current`, until the
+    /// receiver is dropped. Refused contents and an unreadable file are reported once, until the next change. Calls
+    /// `on_read` whenever all files were read.
+    ///
+    /// # Errors
+    /// When the reading thread panics. Without events of the system it polls, which is no error.
+    pub async fn watch<P: Parser>(
+        self,
+        parser: P,
+        current: Option<P::Version>,
+        on_read: impl Fn() + Send,
+        tx: mpsc::Sender<Reload<P>>,
+    ) -> Result<(), WatchError> {
+        let (wake, bytes_max) = (Arc::new(Notify::new()), self.bytes_max);
+        let read = move |path: &Path| regular_file::read(path, bytes_max);
+        self.watch_by(Events::open(Arc::clone(&wake)), &wake, read, parser, current, on_read, tx).await
+    }
+
+    /// Watches by `events`, which notify `wake`, and reads files by `read`.
+    #[expect(clippy::too_many_arguments, reason = "the parts that tests replace")]
+    async fn watch_by<P: Parser>(
+        self,
+        mut events: Events,
+        wake: &Notify,
+        read: impl Fn(&Path) -> io::Result<Vec<u8>> + Clone + Send + 'static,
+        parser: P,
+        current: Option<P::Version>,
+        on_read: impl Fn() + Send,
+        tx: mpsc::Sender<Reload<P>>,
+    ) -> Result<(), WatchError> {
+        let (files, parser) = (Arc::new(self), Arc::new(parser));
+        let mut seen = current.map(Seen::Contents);
+        loop {
+            let (reader, read) = (Arc::clone(&files), read.clone());
+            let mut reading = spawn_blocking(move || {
+                // First watch, then read: a change in between is an event.
+                let complete = events.follow(reader.directories());
+                (events, complete, reader.contents(read))
+            });
+            let done = match timeout(READ_MAX, &mut reading).await {
+                Ok(done) => done,
+                Err(_) => {
+                    seen = Some(Seen::Silent);
+                    let path = files.paths.first().cloned().unwrap_or_default();
+                    if tx.send(Err(ReadError::Silent { path }.into())).await.is_err() {
+                        return Ok(());
+                    }
+                    // No other reading begins meanwhile, so that no more threads wait for the disk.
+                    tokio::select! {
+                        done = &mut reading => done,
+                        () = tx.closed() => return Ok(()),
+                    }
+                }
+            };
+            let (watching, complete, contents) = done?;
+            events = watching;
+            if contents.is_ok() {
+                on_read();
+            }
+            // Other readings of the same contents report no change, so that those are not even parsed.
+            let now = match &contents {
+                Ok(contents) => Seen::Contents(parser.version(contents)),
+                Err((path, source)) => Seen::Unreadable(path.clone(), source.kind()),
+            };
+            if seen.as_ref() != Some(&now) {
+                seen = Some(now);
+                let parser = Arc::clone(&parser);
+                let parsed = spawn_blocking(move || parser.parse(&contents.map_err(ReadError::from)?));
+                if tx.send(parsed.await?).await.is_err() {
+                    return Ok(());
+                }
+            }
+            tokio::select! {
+                () = wake.notified() => {}
+                () = tokio::time::sleep(if complete { POLL_INTERVAL } else { POLL_INTERVAL_UNWATCHED }) => {}
+                () = tx.closed() => return Ok(()),
+            }
+        }
+    }
+
+    /// Returns the contents of the files. `read` returns the bytes of one.
+    fn contents(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Reading {
+        let mut contents = self.contents_once(&read)?;
+        // Links may be swapped between the readings of two files: another reading then finds all of one version.
+        for _ in 0..READINGS_MAX {
+            let again = self.contents_once(&read)?;
+            if again == contents {
+                break;
+            }
+            contents = again;
+        }
+        Ok(contents)
+    }
+
+    fn contents_once(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Reading {
+        self.paths.iter().map(|path| read(path).map_err(|source| (path.clone(), source))).collect()
+    }
+
+    /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap,
+    /// and the one its links lead to.
+    ///
+    /// The files themselves are not watched: a rename over a file removes the watch with the old file.
+    fn directories(&self) -> BTreeSet<PathBuf> {
+        let mut directories = BTreeSet::new();
+        for path in &self.paths {
+            directories.insert(directory_of(path));
+            directories.extend(path.canonicalize().ok().map(|real| directory_of(&real)));
+        }
+        directories
+    }
+}
+
+impl From<(PathBuf, io::Error)> for ReadError {
+    fn from((path, source): (PathBuf, io::Error)) -> Self {
+        Self::Io { path, source }
+    }
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
