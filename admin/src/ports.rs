@@ -33,41 +33,36 @@ impl Ports {
 
     /// Adds the metrics of both ports.
     pub fn add_to(&self, page: &mut Page) {
-        let ports = [("grpc", self.grpc.counts()), ("admin", self.admin.counts())];
-        let rows = |value: fn(&Counts) -> f64| {
-            ports.each_ref().map(|(port, counts)| (vec![(*port).to_owned()], value(counts)))
-        };
-        let help = "Connections whose peer has not sent a greeting yet; at the admin port, all connections.";
-        page.gauge("plimsoll_connections_pending", help, &["port"], rows(|counts| counts.pending as f64));
-        let help = "1 while connections cannot be accepted because descriptors or memory ran out.";
-        page.gauge("plimsoll_accept_failing", help, &["port"], rows(|counts| flag(counts.is_failing)));
-        let help = "Connections closed because too many were pending, in all or of their address.";
-        page.counter(
-            "plimsoll_connections_refused_total",
-            help,
-            &["port"],
-            rows(|counts| counts.refused as f64),
-        );
-        let help = "Connections closed because no greeting came in time.";
-        let rows_of = rows(|counts| counts.timed_out as f64);
-        page.counter("plimsoll_connections_timed_out_total", help, &["port"], rows_of);
-        let failed =
-            [("grpc", &self.grpc), ("admin", &self.admin)].into_iter().flat_map(|(port, connections)| {
-                let rows = connections.failed_handshakes().into_iter();
-                rows.map(move |(reason, count)| (vec![port.to_owned(), reason.to_owned()], count as f64))
-            });
-        let help = "Connections closed because their TLS handshake failed.";
-        page.counter("plimsoll_handshakes_failed_total", help, &["port", "reason"], failed);
-        let help = "Failed attempts to accept a connection.";
-        page.counter(
-            "plimsoll_accept_failures_total",
-            help,
-            &["port"],
-            rows(|counts| counts.failures as f64),
-        );
-        let help = "Largest number of open descriptors of this process.";
-        page.gauge("plimsoll_descriptors_limit", help, &[], plain(descriptors::limit() as f64));
+        add_connections_to(page, &[("grpc", &self.grpc), ("admin", &self.admin)]);
     }
+}
+
+/// Adds the metrics of the connections of ports, by their names.
+pub fn add_connections_to(page: &mut Page, ports: &[(&'static str, &Connections)]) {
+    let counts: Vec<(&str, Counts)> =
+        ports.iter().map(|(port, connections)| (*port, connections.counts())).collect();
+    let rows = |value: fn(&Counts) -> f64| {
+        counts.iter().map(move |(port, counts)| (vec![(*port).to_owned()], value(counts))).collect::<Vec<_>>()
+    };
+    let help = "Connections whose peer has not sent a greeting yet; at an HTTP port, all connections.";
+    page.gauge("plimsoll_connections_pending", help, &["port"], rows(|counts| counts.pending as f64));
+    let help = "1 while connections cannot be accepted because descriptors or memory ran out.";
+    page.gauge("plimsoll_accept_failing", help, &["port"], rows(|counts| flag(counts.is_failing)));
+    let help = "Connections closed because too many were pending, in all or of their address.";
+    page.counter("plimsoll_connections_refused_total", help, &["port"], rows(|counts| counts.refused as f64));
+    let help = "Connections closed because no greeting came in time.";
+    let rows_of = rows(|counts| counts.timed_out as f64);
+    page.counter("plimsoll_connections_timed_out_total", help, &["port"], rows_of);
+    let failed = ports.iter().flat_map(|(port, connections)| {
+        let rows = connections.failed_handshakes().into_iter();
+        rows.map(move |(reason, count)| (vec![(*port).to_owned(), reason.to_owned()], count as f64))
+    });
+    let help = "Connections closed because their TLS handshake failed.";
+    page.counter("plimsoll_handshakes_failed_total", help, &["port", "reason"], failed);
+    let help = "Failed attempts to accept a connection.";
+    page.counter("plimsoll_accept_failures_total", help, &["port"], rows(|counts| counts.failures as f64));
+    let help = "Largest number of open descriptors of this process.";
+    page.gauge("plimsoll_descriptors_limit", help, &[], plain(descriptors::limit() as f64));
 }
 
 impl Default for Ports {

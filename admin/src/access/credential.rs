@@ -1,6 +1,6 @@
 //! The token of a request, as its header `authorization` presents it.
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The scheme of the header, in any case.
 const SCHEME: &str = "bearer";
@@ -27,6 +27,19 @@ impl<'a> Credential<'a> {
         }
     }
 
+    /// Reads a header of its own that has the token alone; `None` without the header.
+    pub(super) fn of_header(headers: &'a HeaderMap, name: &HeaderName) -> Option<Self> {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => None,
+            (Some(value), None) => {
+                let token = value.to_str().map_err(|_| "its token is not visible ASCII");
+                Some(token.map_or_else(Self::Malformed, Self::Token))
+            }
+            (Some(_), Some(_)) => Some(Self::Malformed("it has its token in two headers")),
+        }
+    }
+
     fn of_value(value: &'a HeaderValue) -> Self {
         let fields = value.to_str().ok().and_then(|text| text.split_once(' '));
         match fields {
@@ -45,6 +58,21 @@ mod tests {
     fn headers(values: &[&'static [u8]]) -> HeaderMap {
         let named = |value: &&'static [u8]| (header::AUTHORIZATION, HeaderValue::from_bytes(value).unwrap());
         values.iter().map(named).collect()
+    }
+
+    #[test]
+    fn header_of_its_own_presents_a_bare_token() {
+        let own = HeaderName::from_static("x-own");
+        let of = |values: &[&'static [u8]]| -> HeaderMap {
+            values.iter().map(|value| (own.clone(), HeaderValue::from_bytes(value).unwrap())).collect()
+        };
+        assert_eq!(Credential::of_header(&headers(&[b"Bearer abc"]), &own), None);
+        assert_eq!(Credential::of_header(&of(&[b"abc"]), &own), Some(Credential::Token("abc")));
+        for values in [&[&b"a"[..], b"b"][..], &[b"\xff"]] {
+            let headers = of(values);
+            let credential = Credential::of_header(&headers, &own);
+            assert!(matches!(credential, Some(Credential::Malformed(_))), "{values:?}");
+        }
     }
 
     #[test]

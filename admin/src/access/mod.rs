@@ -15,9 +15,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{HeaderMap, HeaderName, Method};
 use axum::response::Response;
 use plimsoll_tls::Certificates;
 
+pub use self::refusal::Denied;
 pub use self::role::{Caller, Role};
 pub use self::routes::{Needs, Route, Routes};
 pub use self::tokens::{
@@ -26,7 +28,10 @@ pub use self::tokens::{
 };
 
 use self::credential::Credential;
-use self::refusal::{Refusal, Refusals};
+use self::refusal::{Needed, Refusal, Refusals};
+
+/// The user of passwords that name none.
+const ANY_USER: &str = "default";
 
 /// The rules of one admin port, and the counts of what they refused. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +56,12 @@ pub struct Rules {
     pub open_on_loopback: bool,
     /// True if `/metrics` needs the token of a viewer.
     pub metrics_need_token: bool,
+}
+
+/// A token that was accepted for a connection, by its hash.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    token: Token,
 }
 
 impl Access {
@@ -102,7 +113,63 @@ impl Access {
 
     /// Returns the answer to a request that is refused, and counts and logs it.
     fn refuse(&self, needed: Role, request: &Request, refusal: &Refusal) -> Response {
-        self.inner.refusals.answer(address(request), needed, request, refusal)
+        let of = (request.method().as_str(), request.uri().path());
+        self.inner.refusals.answer(address(request), Needed::Role(needed), of, refusal).into_response()
+    }
+
+    /// Checks that a request to another port has a token of any role: bare in the header `own`, or else as
+    /// `authorization: Bearer TOKEN`. So a proxy can present its token and hand on the credential of its caller.
+    ///
+    /// # Errors
+    /// When it has none, with the answer. Counts and logs it like a request that an admin port refuses.
+    pub fn check_token(
+        &self,
+        from: IpAddr,
+        (method, path): (&Method, &str),
+        headers: &HeaderMap,
+        own: &HeaderName,
+    ) -> Result<(), Denied> {
+        let presented = Credential::of_header(headers, own).unwrap_or_else(|| Credential::of(headers));
+        let refusal = match (presented, &self.inner.rules.tokens) {
+            (Credential::Token(token), Some(tokens)) if tokens.tokens().find(token).is_some() => {
+                return Ok(());
+            }
+            (_, None) => Refusal::Closed,
+            (Credential::Token(_), Some(_)) => Refusal::UnknownToken,
+            (Credential::Malformed(fault), Some(_)) => Refusal::Malformed(fault),
+            (Credential::Nothing, Some(_)) => Refusal::NoToken,
+        };
+        Err(self.inner.refusals.answer(from, Needed::Token(own), (method.as_str(), path), &refusal))
+    }
+
+    /// Checks the password of a connection to another port, which is a token of any role. A user that is given must be
+    /// the name of the token, or `default`.
+    ///
+    /// # Errors
+    /// When the token is not accepted, with the answer. Counts and logs it like a request that an admin port refuses.
+    pub fn check_password(
+        &self,
+        from: IpAddr,
+        user: Option<&str>,
+        password: &str,
+    ) -> Result<Accepted, Denied> {
+        let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
+        let token = tokens.as_ref().and_then(|tokens| tokens.find(password));
+        let is_own = |token: &&Token| user.is_none_or(|user| user == ANY_USER || user == token.name.as_str());
+        match token.filter(is_own) {
+            Some(token) => Ok(Accepted { token: token.clone() }),
+            None => {
+                let refusal = if tokens.is_some() { Refusal::UnknownToken } else { Refusal::Closed };
+                Err(self.inner.refusals.answer(from, Needed::Password, ("AUTH", ""), &refusal))
+            }
+        }
+    }
+
+    /// Returns true if a token that a connection presented is accepted now.
+    #[must_use]
+    pub fn still_accepts(&self, accepted: &Accepted) -> bool {
+        let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
+        tokens.is_some_and(|tokens| tokens.entries().contains(&accepted.token))
     }
 
     fn identify(&self, from: IpAddr, request: &Request) -> Result<Caller, Refusal> {

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use plimsoll_core::exchange::Source;
 use plimsoll_proto::shared::Shared;
@@ -42,6 +41,28 @@ pub(super) enum Refusal {
     },
 }
 
+/// The permission that a refused request lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Needed<'a> {
+    /// A role, for a route of an admin port.
+    Role(Role),
+    /// A token of any role, which may be in this header instead of `authorization`.
+    Token(&'a HeaderName),
+    /// A token of any role, which the command `AUTH` presents.
+    Password,
+}
+
+/// The answer to a request that is refused for its token, in no format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// 401, 403 or 429.
+    pub status: StatusCode,
+    /// The reason, and what to do.
+    pub error: String,
+    /// The header field that belongs to the status.
+    pub field: Option<(HeaderName, HeaderValue)>,
+}
+
 /// The counts of refusals, and the limits of attempts and of log lines.
 #[derive(Debug)]
 pub(super) struct Refusals {
@@ -68,14 +89,19 @@ impl Refusal {
         }
     }
 
-    fn text(&self, needed: Role) -> String {
-        let needs = format!("this route needs the role {needed}");
-        let token = "send a token with --token-file FILE (PLIMSOLL_TOKEN_FILE)";
+    fn text(&self, needed: Needed<'_>) -> String {
+        let (needs, token) = (needed.text(), needed.remedy());
+        let port = needed.port();
         match self {
-            Self::Closed => format!(
-                "{needs}, and this admin port accepts no token: start the process with --tokens FILE, or with \
-                 --admin-open-on-loopback to accept programs on its machine without one"
-            ),
+            Self::Closed => {
+                let open = match needed {
+                    Needed::Role(_) => {
+                        ", or with --admin-open-on-loopback to accept programs on its machine without one"
+                    }
+                    Needed::Token(_) | Needed::Password => "",
+                };
+                format!("{needs}, and {port} accepts no token: start the process with --tokens FILE{open}")
+            }
             Self::NoToken => format!("{needs}, and the request has no token: {token}"),
             Self::NotLocal(cause) => format!(
                 "{needs}, and without a token only programs on this machine have it. This request is refused because \
@@ -83,14 +109,65 @@ impl Refusal {
             ),
             Self::Malformed(fault) => format!("{needs}, and the request is refused because {fault}: {token}"),
             Self::UnknownToken => format!(
-                "{needs}, and the token is not among those of this admin port: use one of its --tokens file, where \
-                 `plimsoll tokens` enters one"
+                "{needs}, and the token is not among those of {port}: use one of its --tokens file, where `plimsoll \
+                 tokens` enters one"
             ),
             Self::Role { name, held } => format!(
                 "{needs}, and the token `{name}` has the role {held}: use a token of a higher role, or change its \
                  role in the --tokens file"
             ),
         }
+    }
+}
+
+impl Needed<'_> {
+    fn text(self) -> String {
+        match self {
+            Self::Role(role) => format!("this route needs the role {role}"),
+            Self::Token(_) => "a request from another machine needs a token".to_owned(),
+            Self::Password => "a connection from another machine needs a token".to_owned(),
+        }
+    }
+
+    fn remedy(self) -> String {
+        match self {
+            Self::Role(_) => "send a token with --token-file FILE (PLIMSOLL_TOKEN_FILE)".to_owned(),
+            Self::Token(header) => {
+                format!("send it in the header `{header}`, or as `authorization: Bearer TOKEN`")
+            }
+            Self::Password => "send it as the password".to_owned(),
+        }
+    }
+
+    /// Returns the message of the line in the log.
+    const fn event(self) -> &'static str {
+        match self {
+            Self::Role(_) => "admin request refused",
+            Self::Token(_) => "request without a valid token refused",
+            Self::Password => "connection without a valid token refused",
+        }
+    }
+
+    const fn port(self) -> &'static str {
+        match self {
+            Self::Role(_) => "this admin port",
+            Self::Token(_) | Self::Password => "this port",
+        }
+    }
+}
+
+impl Denied {
+    /// Returns true if the address has presented too many wrong tokens.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS
+    }
+
+    /// Returns the answer of an admin port.
+    pub(super) fn into_response(self) -> Response {
+        let mut response = error_response(self.status, self.error);
+        response.headers_mut().extend(self.field);
+        response
     }
 }
 
@@ -104,10 +181,10 @@ impl Refusals {
     pub(super) fn answer(
         &self,
         from: IpAddr,
-        needed: Role,
-        request: &Request,
+        needed: Needed<'_>,
+        (method, path): (&str, &str),
         refusal: &Refusal,
-    ) -> Response {
+    ) -> Denied {
         let is_attempt = !matches!(refusal, Refusal::Role { .. });
         let (limited, is_logged) = self.state.with(|state, now| {
             let limited = is_attempt.then(|| state.limiter.attempt(now, Source::from(from)).err()).flatten();
@@ -126,16 +203,13 @@ impl Refusals {
         let error = refusal.text(needed);
         if is_logged {
             // The path alone: a query may contain a token by mistake.
-            let (method, path) = (request.method(), request.uri().path());
-            tracing::warn!(%from, %method, path, reason = refusal.reason(), error, "admin request refused");
+            tracing::warn!(%from, method, path, reason = refusal.reason(), error, "{}", needed.event());
         }
         if !is_attempt {
-            return error_response(StatusCode::FORBIDDEN, error);
+            return Denied { status: StatusCode::FORBIDDEN, error, field: None };
         }
-        let mut response = error_response(StatusCode::UNAUTHORIZED, error);
         let challenge = HeaderValue::from_static("Bearer realm=\"plimsoll\"");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
-        response
+        Denied { status: StatusCode::UNAUTHORIZED, error, field: Some((header::WWW_AUTHENTICATE, challenge)) }
     }
 }
 
@@ -145,13 +219,12 @@ impl Default for Refusals {
     }
 }
 
-fn too_many_attempts(wait: Duration) -> Response {
+fn too_many_attempts(wait: Duration) -> Denied {
     let wait_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
     let error = format!(
         "too many requests without a valid token came from this address; try again in {wait_s} s. Requests with a valid \
          token are answered"
     );
-    let mut response = error_response(StatusCode::TOO_MANY_REQUESTS, error);
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
-    response
+    let field = Some((header::RETRY_AFTER, HeaderValue::from(wait_s)));
+    Denied { status: StatusCode::TOO_MANY_REQUESTS, error, field }
 }

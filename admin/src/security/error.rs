@@ -68,6 +68,7 @@ fn command(id: &PeerId, directory: &std::path::Path) -> String {
         PeerRole::Controller => "controller".to_owned(),
         PeerRole::Aggregator { zone } => format!("aggregator --zone {zone}"),
         PeerRole::Service { zone, service } => format!("service --zone {zone} --service {service}"),
+        PeerRole::Quota => "quota".to_owned(),
     };
     format!("plimsoll certs issue {role} --ca CA-DIR --out {}", directory.display())
 }

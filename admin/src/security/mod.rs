@@ -22,8 +22,8 @@ use crate::access::{Access, Rules, TokenFile};
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Trust")]
 pub struct SecurityArgs {
-    /// Directory of tls.crt, tls.key and ca.crt, which are followed: the gRPC port and the parent speak mutual TLS, and
-    /// the admin port TLS beyond loopback. Without it they speak plaintext, on loopback alone
+    /// Directory of tls.crt, tls.key and ca.crt, which are followed: streams between tiers are mutual TLS, and the
+    /// other ports are TLS beyond loopback. Without it all are plaintext, on loopback alone
     #[arg(long, env = "PLIMSOLL_CERTS", value_name = "DIR")]
     pub certs: Option<PathBuf>,
     /// Allow plaintext beyond loopback: every host that reaches a port can feed, read and steer this process
@@ -63,12 +63,51 @@ impl SecurityArgs {
         admin: SocketAddr,
         parent: Option<&str>,
     ) -> Result<Opened, SecurityError> {
+        let mut opened = self.open_ports(role, &[("--listen", listen)], admin)?;
+        if self.tokens.is_none() && !self.admin_open_on_loopback {
+            tracing::warn!(
+                "the admin port answers no command, the kill switch included: give --tokens FILE, or \
+                 --admin-open-on-loopback to accept programs on this machine"
+            );
+        }
+        if let Some(parent) = parent {
+            let is_plaintext = Dial::new(parent, &Security::Plain { anywhere: false }).is_err()
+                && Dial::new(parent, &Security::Plain { anywhere: true }).is_ok();
+            opened.dial(parent)?;
+            opened.plaintext.extend(is_plaintext.then(|| format!("--controller {parent}")));
+        }
+        opened.warn_of_plaintext();
+        Ok(opened)
+    }
+
+    /// Checks the flags of a process with this role and these ports besides that of its admin, which takes no command, and
+    /// reads their files. The process checks the way to its parent itself. Blocks.
+    ///
+    /// # Errors
+    /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be used.
+    pub fn open_without_parent(
+        &self,
+        role: PeerRole,
+        ports: &[(&'static str, SocketAddr)],
+        admin: SocketAddr,
+    ) -> Result<Opened, SecurityError> {
+        let opened = self.open_ports(role, ports, admin)?;
+        opened.warn_of_plaintext();
+        Ok(opened)
+    }
+
+    fn open_ports(
+        &self,
+        role: PeerRole,
+        ports: &[(&'static str, SocketAddr)],
+        admin: SocketAddr,
+    ) -> Result<Opened, SecurityError> {
         let certificates = self.certificates(role)?;
         let is_beyond = |address: &SocketAddr| !is_loopback(address.ip());
         let mut plaintext = Vec::new();
         if certificates.is_none() {
-            let ports = [("--listen", listen), ("--admin", admin)];
-            for (flag, address) in ports.into_iter().filter(|(_, address)| is_beyond(address)) {
+            let ports = ports.iter().copied().chain([("--admin", admin)]);
+            for (flag, address) in ports.filter(|(_, address)| is_beyond(address)) {
                 if !self.insecure {
                     return Err(SecurityError::Plaintext { flag, address });
                 }
@@ -76,33 +115,13 @@ impl SecurityArgs {
             }
         }
         let tokens = self.tokens.as_deref().map(TokenFile::open).transpose()?;
-        if tokens.is_none() && !self.admin_open_on_loopback {
-            tracing::warn!(
-                "the admin port answers no command, the kill switch included: give --tokens FILE, or \
-                 --admin-open-on-loopback to accept programs on this machine"
-            );
-        }
         let access = Access::new(Rules {
             certificates: certificates.clone().filter(|_| is_beyond(&admin)),
             tokens,
             open_on_loopback: self.admin_open_on_loopback,
             metrics_need_token: self.metrics_need_token,
         });
-        let mut opened = Opened { access, certificates, is_insecure: self.insecure, plaintext };
-        if let Some(parent) = parent {
-            let is_plaintext = Dial::new(parent, &Security::Plain { anywhere: false }).is_err()
-                && Dial::new(parent, &Security::Plain { anywhere: true }).is_ok();
-            opened.dial(parent)?;
-            opened.plaintext.extend(is_plaintext.then(|| format!("--controller {parent}")));
-        }
-        if !opened.plaintext.is_empty() {
-            tracing::warn!(
-                plaintext = opened.plaintext.join(", "),
-                "plaintext beyond loopback, by --insecure: every host on the way can read and change what is sent, and \
-                 every host that reaches a port can use it; give --certs in place of it"
-            );
-        }
-        Ok(opened)
+        Ok(Opened { access, certificates, is_insecure: self.insecure, plaintext })
     }
 
     fn certificates(&self, role: PeerRole) -> Result<Option<Certificates>, SecurityError> {
@@ -129,6 +148,16 @@ impl Opened {
     #[must_use]
     pub const fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
+    }
+
+    fn warn_of_plaintext(&self) {
+        if !self.plaintext.is_empty() {
+            tracing::warn!(
+                plaintext = self.plaintext.join(", "),
+                "plaintext beyond loopback, by --insecure: every host on the way can read and change what is sent, and \
+                 every host that reaches a port can use it; give --certs in place of it"
+            );
+        }
     }
 
     /// Returns the way to a parent.

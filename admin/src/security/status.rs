@@ -69,6 +69,11 @@ impl SecurityStatus {
 impl Opened {
     /// Adds the metrics of certificates, tokens and refused requests.
     pub fn add_to(&self, page: &mut Page) {
+        self.add_certificates_to(page);
+        self.add_access_to(page);
+    }
+
+    fn add_certificates_to(&self, page: &mut Page) {
         if let Some(certificates) = self.certificates() {
             let health = certificates.health();
             page.gauge(
@@ -96,6 +101,10 @@ impl Opened {
                 plain(health.generation as f64),
             );
         }
+    }
+
+    /// Adds the metrics of tokens and refused requests, for a process whose limiter shows its certificates.
+    pub fn add_access_to(&self, page: &mut Page) {
         if let Some(tokens) = self.access().tokens() {
             page.gauge(
                 "plimsoll_tokens_refused",

@@ -101,7 +101,7 @@ impl TokenFile {
     }
 
     /// Reads the file again, and puts its tokens in force unless it is invalid. Logs each change once.
-    pub(super) fn reload(&self) {
+    pub fn reload(&self) {
         let read = read(self.path());
         let mut state = self.state();
         match read {
