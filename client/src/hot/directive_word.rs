@@ -40,6 +40,20 @@ impl DirectiveWord {
         Self(u64::from(ratio.units()) << Self::RATIO_AT | Self::HELD)
     }
 
+    /// Makes the mark of a key that has no directive of its own and follows its bucket's default class, except that its
+    /// refusals are enforced or not as set here: in a canary that is divided by key. No directive looks like it, because
+    /// every directive is held.
+    pub(crate) const fn following(is_enforced: bool) -> Self {
+        Self(Self::INDEPENDENT).enforced(is_enforced)
+    }
+
+    /// True for a directive, and false for [`NOTHING`](Self::NOTHING) and for the mark of a
+    /// [following](Self::following) key.
+    #[inline]
+    pub(crate) const fn is_held(self) -> bool {
+        self.0 & Self::HELD != 0
+    }
+
     /// Enforces refusals, or only counts them.
     pub(crate) const fn enforced(self, yes: bool) -> Self {
         self.with(Self::ENFORCED, yes)
@@ -228,6 +242,16 @@ mod tests {
                 assert_eq!((word.id(), word.directive()), (id, directive));
             }
         }
+    }
+
+    #[test]
+    fn mark_of_a_following_key_is_no_directive_and_admits() {
+        for is_enforced in [false, true] {
+            let mark = DirectiveWord::following(is_enforced);
+            assert!(!mark.is_held() && mark.admits() && mark != DirectiveWord::NOTHING);
+            assert_eq!(mark.is_enforced(), is_enforced);
+        }
+        assert!(DirectiveWord::new(DropRatio::NONE).is_held() && !DirectiveWord::NOTHING.is_held());
     }
 
     #[test]

@@ -66,14 +66,17 @@ impl GuardPool {
         true
     }
 
-    /// Returns tokens that were taken for a request that another key then refused.
+    /// Returns the tokens that were taken for a request of this cost, which another key then refused.
     pub(crate) fn give_back(&self, counters: CounterBlock<'_>, key: u32, refill: u16, n: u32) {
+        // A cost above the capacity has taken no more than all of it.
+        let depth = self.depth.load(Ordering::Relaxed);
+        let taken = if n > 1 { n.min(depth) } else { n };
         if counters.is_shared() {
-            self.tokens.fetch_add(u64::from(n), Ordering::Relaxed);
+            self.tokens.fetch_add(u64::from(taken), Ordering::Relaxed);
             counters.note_used(key, -i32::try_from(n).unwrap_or(i32::MAX));
         } else {
             let batch = counters.batch(key);
-            let left = batch.left(refill).saturating_add(n).min(TokenBatch::LEFT_MAX);
+            let left = batch.left(refill).saturating_add(taken).min(TokenBatch::LEFT_MAX);
             counters.set_batch(key, batch.after(0u32.wrapping_sub(n), left, refill));
         }
     }
@@ -181,6 +184,19 @@ mod tests {
             assert_eq!(block.batch(0).used(), 0);
             assert!(pool.take(block, 0, 1, 5));
             assert!(!pool.take(block, 0, 1, 1));
+        }
+    }
+
+    #[test]
+    fn returning_a_cost_above_the_depth_makes_no_tokens() {
+        let counters = Counters::new(1, 2);
+        for block in [counters.block(1), counters.shared_block()] {
+            let pool = GuardPool::default();
+            pool.fill(5, 5.0, 1);
+            assert!(pool.take(block, 0, 1, 50));
+            pool.give_back(block, 0, 1, 50);
+            assert_eq!(block.batch(0).used(), 0);
+            assert_eq!((0..9).filter(|_| pool.take(block, 0, 1, 1)).count(), 5);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::hot::thread_counters::CounterBlock;
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
 use crate::interner::{Interner, Lookup};
-use crate::limiter::{BUCKETS_MAX_DEFAULT, Limits, Peek, Waiting};
+use crate::limiter::{BUCKETS_MAX_DEFAULT, Layered, Limits, Peek, QuotaDefinitions, Waiting};
 use crate::responses::Responses;
 use crate::setup::{SetupProblem, SetupProblems};
 
@@ -89,6 +89,9 @@ pub(crate) struct Table {
     headrooms: Box<[Headroom]>,
     /// The limits of buckets, as far as they are known.
     pub(crate) limits: Limits,
+    /// The exact quotas of buckets, and the store that decides them.
+    pub(crate) quotas: QuotaDefinitions,
+    pub(crate) layered: Layered,
     /// The draw key of coherent coins.
     pub(crate) draw_key: SharedKey,
     /// Counts the refills of guards and headrooms.
@@ -114,7 +117,7 @@ pub(crate) struct Table {
 /// Leaves out the contents: they are megabytes, and the draw key is a secret.
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (buckets_max, keys_max) = (self.default_keys.len(), self.guards.len());
+        let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
         let mut table = f.debug_struct("Table");
         table.field("buckets_max", &buckets_max).field("keys_max", &keys_max).finish_non_exhaustive()
     }
@@ -142,6 +145,8 @@ impl Table {
             guards: (0..keys_max).map(|_| GuardPool::default()).collect(),
             headrooms: (0..buckets_max).map(|_| Headroom::default()).collect(),
             limits: Limits::new(buckets_max),
+            quotas: QuotaDefinitions::new(buckets_max),
+            layered: Layered::new(buckets_max),
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
@@ -154,6 +159,11 @@ impl Table {
             #[cfg(feature = "testing")]
             hooks: crate::testing::Hooks::default(),
         }
+    }
+
+    /// Returns the largest number of keys.
+    pub(crate) fn keys_max(&self) -> usize {
+        self.guards.len()
     }
 
     /// Declares a bucket, off the request path. Returns `None` when the table is full.
@@ -218,9 +228,18 @@ impl Table {
     fn follow(&self, own: KeyWord, default_slot: u32) -> Target {
         let follows = match own.directive() {
             DirectiveWord::NOTHING => self.keys.word(default_slot),
-            _ => own,
+            directive if directive.is_held() => own,
+            mark => self.follow_marked(mark, default_slot),
         };
         Target { key: own.id(), follows }
+    }
+
+    /// Lets a [marked](DirectiveWord::following) key follow its bucket's default class.
+    #[cold]
+    #[inline(never)]
+    fn follow_marked(&self, mark: DirectiveWord, default_slot: u32) -> KeyWord {
+        let default = self.keys.word(default_slot);
+        KeyWord::new(default.id(), default.directive().enforced(mark.is_enforced()))
     }
 
     /// Returns the place of a key.
@@ -246,6 +265,12 @@ impl Table {
     pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
         let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
         !target.word().is_guarded() || pays(target.source()) || self.headroom_for(target).is_some_and(pays)
+    }
+
+    /// Returns the place of a bucket that has one. Inserts nothing.
+    pub(crate) fn known_bucket(&self, bucket: &str) -> Option<BucketPlace> {
+        let id = self.buckets.known(0, bucket)?.id();
+        Some(self.bucket_place(id, self.default_key(id)?))
     }
 
     /// Returns the target of a request by names; `None` where the bucket has no room or an invalid name. Such
@@ -281,7 +306,7 @@ impl Table {
 
     /// Returns the setting that leaves a bucket without room, and its value.
     pub(crate) fn setting_reached(&self, bucket: &str) -> (&'static str, usize) {
-        let (buckets_max, keys_max) = (self.default_keys.len(), self.guards.len());
+        let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
         let has_no_key = self.buckets.known(0, bucket).is_some();
         if has_no_key || buckets_max == keys_max {
             ("keys_max", keys_max)
@@ -290,14 +315,14 @@ impl Table {
         }
     }
 
-    /// Returns a key's own directive.
+    /// Returns a key's own directive, or the mark of a key that follows its bucket's default class.
     pub(crate) fn own_directive(&self, key: u32) -> DirectiveWord {
         self.keys.word(self.keys.slot_of(key)).directive()
     }
 
     /// True if a key has a directive of its own.
     pub(crate) fn has_own_directive(&self, key: u32) -> bool {
-        self.own_directive(key) != DirectiveWord::NOTHING
+        self.own_directive(key).is_held()
     }
 
     /// True if a key has a rate of its own that the service itself has set.
@@ -338,11 +363,11 @@ impl Table {
         Some(target.source()).filter(take).or_else(|| self.headroom_for(target).filter(take))
     }
 
-    /// Returns a token to where it was [taken](Self::take) from.
-    pub(crate) fn give_back(&self, id: u32, counters: CounterBlock<'_>) {
+    /// Returns `n` tokens to where they were [taken](Self::take) from.
+    pub(crate) fn give_back(&self, id: u32, n: u32, counters: CounterBlock<'_>) {
         let refill = self.refill_number();
         if let Some(tokens) = self.tokens(id) {
-            tokens.give_back(counters, id, refill, 1);
+            tokens.give_back(counters, id, refill, n);
         }
     }
 

@@ -33,19 +33,20 @@ struct Activity {
     active: Option<MonoTime>,
 }
 
-/// A key that may be evicted, and the requests counted for its id so far.
+/// A key that may be evicted, and the requests counted for its id so far. Those refused from the memory of a quota count:
+/// a tenant that asks on is not idle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     pub(crate) id: u32,
-    pub(crate) offered: u64,
+    pub(crate) asked: u64,
     /// True if the key must not be evicted.
     pub(crate) is_protected: bool,
 }
 
 impl Eviction {
-    /// Starts to track a key that has taken an id, for which `offered` requests were counted before.
-    pub(crate) fn insert(&mut self, id: u32, offered: u64) {
-        let fresh = Activity { seen: offered, recent: None, active: None };
+    /// Starts to track a key that has taken an id, for which `asked` requests were counted before.
+    pub(crate) fn insert(&mut self, id: u32, asked: u64) {
+        let fresh = Activity { seen: asked, recent: None, active: None };
         let at = id as usize;
         if at >= self.keys.len() {
             self.keys.resize(at + 1, fresh);
@@ -68,10 +69,10 @@ impl Eviction {
         let idle_after = if taken > capacity.ids - capacity.ids / 4 { IDLE_WHEN_CROWDED } else { IDLE };
         let mut evicted = Vec::new();
         let mut others = Vec::new();
-        for Candidate { id, offered, is_protected } in candidates {
+        for Candidate { id, asked, is_protected } in candidates {
             let Some(key) = self.keys.get_mut(id as usize) else { continue };
             let was_measured = key.recent.is_some();
-            let active = key.measure(now, offered);
+            let active = key.measure(now, asked);
             if is_protected {
                 continue;
             }
@@ -96,9 +97,9 @@ impl Eviction {
 
 impl Activity {
     /// Measures the requests since the last sweep; returns the time of the last activity.
-    fn measure(&mut self, now: MonoTime, offered: u64) -> MonoTime {
+    fn measure(&mut self, now: MonoTime, asked: u64) -> MonoTime {
         // A sum read during writes may be lower than the previous one.
-        let fresh = offered.saturating_sub(self.seen);
+        let fresh = asked.saturating_sub(self.seen);
         self.seen += fresh;
         let active = self.active.filter(|_| fresh == 0).unwrap_or(now);
         self.active = Some(active);
@@ -133,7 +134,7 @@ mod tests {
             let capacity = Capacity { ids, free: ids - taken };
             let candidates = present.into_iter().map(|id| Candidate {
                 id,
-                offered: 7 + rates[id as usize] * second,
+                asked: 7 + rates[id as usize] * second,
                 is_protected: protected.contains(&id),
             });
             let newly_evicted = eviction.sweep(at(second), candidates, capacity, tombstoned, &names);

@@ -26,7 +26,8 @@ const ABORTED: usize = 3;
 const REFUSALS: usize = 4;
 /// The refusals with a status or code that is a failure in other responses.
 const REFUSALS_LIKE_FAILURES: usize = 5;
-const FIRST_STATUS: usize = 6;
+const SUCCESSES: usize = 6;
+const FIRST_STATUS: usize = 7;
 const FIRST_CODE: usize = FIRST_STATUS + (STATUSES.end - STATUSES.start) as usize;
 const FIRST_BIN: usize = (FIRST_CODE + LABELS.len()).next_multiple_of(LINE);
 const WORDS: usize = FIRST_BIN + BINS;
@@ -171,6 +172,7 @@ fn word_of(ending: Ending) -> usize {
         Ending::Grpc(code) => FIRST_CODE + place(code),
         Ending::Status(_) | Ending::Error => ERRORS,
         Ending::Aborted => ABORTED,
+        Ending::Success => SUCCESSES,
     }
 }
 
@@ -180,5 +182,6 @@ fn is_failure(ending: Ending) -> bool {
         Ending::Status(status) => !(STATUSES.start..FIRST_FAILURE).contains(&status),
         Ending::Grpc(code) => FAILURES.iter().any(|failure| place(*failure) == place(code)),
         Ending::Error | Ending::Aborted => true,
+        Ending::Success => false,
     }
 }

@@ -5,6 +5,7 @@ mod blocks;
 mod cohort;
 mod events;
 mod grpc;
+mod key_sides;
 mod recorder;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use plimsoll_core::stats::{BINS, Histogram};
 use blocks::{Blocks, STATUSES};
 use events::EventGate;
 use grpc::LABELS;
+use key_sides::KeySides;
 
 /// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -37,6 +39,8 @@ pub(crate) enum Ending {
     Grpc(u8),
     /// An error of the service, without a response.
     Error,
+    /// A response without an error, of which no more is known.
+    Success,
     /// The caller cancelled the request, or left before the end of a gRPC response.
     Aborted,
 }
@@ -49,6 +53,8 @@ pub(crate) struct Responses {
     /// The number of threads with counters of their own.
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
+    /// The sides of keys, where a canary is divided by key.
+    key_sides: OnceLock<KeySides>,
     /// True after a request passed two layers for one bucket.
     is_stacked: AtomicBool,
 }
@@ -99,8 +105,31 @@ impl Responses {
             limiter,
             thread_slots,
             buckets: (0..buckets_max).map(|_| OfBucket::default()).collect(),
+            key_sides: OnceLock::new(),
             is_stacked: AtomicBool::new(false),
         })
+    }
+
+    /// Divides the cohorts of all buckets by key, of which there are at most `keys_max`.
+    pub(crate) fn divide_by_key(&self, keys_max: usize) {
+        self.key_sides.get_or_init(|| KeySides::new(keys_max));
+    }
+
+    /// Returns true if cohorts are divided by key.
+    #[inline]
+    pub(crate) fn is_divided_by_key(&self) -> bool {
+        self.key_sides.get().is_some()
+    }
+
+    /// Sets the side of a key, where cohorts are divided by key.
+    pub(crate) fn set_side(&self, key: u32, side: Side) {
+        self.key_sides.get().into_iter().for_each(|sides| sides.set(key, side));
+    }
+
+    /// Returns the side of a key; `None` where the whole instance is on one side.
+    #[inline]
+    pub(crate) fn side(&self, key: u32) -> Option<Side> {
+        self.key_sides.get().map(|sides| sides.get(key))
     }
 
     /// Sets the cohort of this instance in a bucket.
@@ -149,6 +178,16 @@ impl Responses {
     /// Returns the recorder of the response to one request of a bucket.
     pub(crate) fn recorder(&self, bucket: u32) -> Recorder {
         Recorder { limiter: self.limiter, bucket, cohort: self.cohort(bucket as usize) }
+    }
+
+    /// Returns the recorder of the response to one request of a key.
+    #[inline]
+    pub(crate) fn recorder_of_key(&self, bucket: u32, key: u32) -> Recorder {
+        let recorder = self.recorder(bucket);
+        match self.side(key) {
+            None => recorder,
+            Some(side) => Recorder { cohort: Cohort { side, ..recorder.cohort }, ..recorder },
+        }
     }
 
     /// Records the duration of an admitted request, and its end unless only the body will show it. Allocates
@@ -221,7 +260,11 @@ impl Snapshot {
     fn of(blocks: &Blocks, cohorts: &[Cohort]) -> Self {
         let endings = STATUSES.map(|status| (status.to_string(), Ending::Status(status)));
         let grpc = (0..).zip(LABELS).map(|(code, label)| (label.to_owned(), Ending::Grpc(code)));
-        let others = [("error".to_owned(), Ending::Error), ("aborted".to_owned(), Ending::Aborted)];
+        let others = [
+            ("ok".to_owned(), Ending::Success),
+            ("error".to_owned(), Ending::Error),
+            ("aborted".to_owned(), Ending::Aborted),
+        ];
         let all = endings.chain(grpc).chain(others);
         let codes = all.map(|(code, ending)| (code, blocks.total(cohorts, ending)));
         Self {

@@ -72,6 +72,16 @@ pub enum SetupProblem {
         /// The route as the rule names it.
         route: String,
     },
+    /// A bucket has exact quotas, and the limiter has no store that decides them.
+    #[error(
+        "the bucket `{bucket}` has exact quotas, which are not enforced here: this limiter has no store; give \
+         LimiterBuilder::quota_store the address of the quota server or of Redis, or set PLIMSOLL_QUOTA_STORE for \
+         Limiter::from_env"
+    )]
+    QuotasWithoutStore {
+        /// The bucket.
+        bucket: String,
+    },
     /// The limiter has no room for a bucket.
     #[error(
         "no room for the bucket `{bucket}`: its requests are admitted and not counted, because LimiterBuilder::{setting} is \
@@ -90,6 +100,8 @@ pub enum SetupProblem {
 impl SetupProblem {
     /// The kind of [`UnknownBucket`](Self::UnknownBucket).
     pub(crate) const UNKNOWN_BUCKET: &str = "unknown_bucket";
+    /// The kind of [`QuotasWithoutStore`](Self::QuotasWithoutStore).
+    pub(crate) const QUOTAS_WITHOUT_STORE: &str = "quotas_without_store";
     /// The kind of [`SilentAggregator`](Self::SilentAggregator).
     pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
 
@@ -105,6 +117,7 @@ impl SetupProblem {
             Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
             Self::LayerTwice { .. } => "layer_twice",
             Self::RouteOutsideRouter { .. } => "route_outside_router",
+            Self::QuotasWithoutStore { .. } => Self::QUOTAS_WITHOUT_STORE,
             Self::BucketsFull { .. } => "buckets_full",
         }
     }
@@ -115,6 +128,7 @@ impl SetupProblem {
         match self {
             Self::UnknownBucket { bucket, .. }
             | Self::LayerTwice { bucket }
+            | Self::QuotasWithoutStore { bucket }
             | Self::BucketsFull { bucket, .. } => bucket,
             Self::ForeignZone { aggregator_zone, .. } => aggregator_zone,
             Self::SilentAggregator { address } => address,

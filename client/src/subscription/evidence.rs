@@ -6,6 +6,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::report::{COHORTS_MAX, CohortKey, Counts, Evidence, Outcomes, Side};
 
+use super::enforcement::Division;
 use crate::hot::table::{KeyPlace, Table};
 use crate::responses::{Reported, Snapshot};
 
@@ -15,12 +16,21 @@ const SIDES: [Side; 2] = [Side::Control, Side::Canary];
 /// Counts and responses that were not reported as evidence yet.
 #[derive(Debug, Default)]
 pub(super) struct EvidenceCollector {
-    /// By the id of a bucket's default key.
-    counts: Vec<Counts>,
-    /// By bucket: its mode and this instance's side at the last collection.
-    cohorts: Vec<Option<(Mode, Side)>>,
+    /// By the id of a bucket's default key: the decisions, by the side of their key.
+    counts: Vec<BySide>,
+    /// By bucket: its mode and the unit of its canary at the last collection.
+    cohorts: Vec<Option<(Mode, Division)>>,
     /// By bucket and side: the responses collected so far.
     responses: HashMap<(usize, Side), Reported>,
+    /// Where responses are observed elsewhere, by bucket and side: the responses beyond those of admitted requests.
+    surplus: Option<HashMap<(usize, Side), u64>>,
+}
+
+/// Decisions by the side of their key; of an instance that is on one side as a whole, all on the control side.
+#[derive(Clone, Copy, Debug, Default)]
+struct BySide {
+    control: Counts,
+    canary: Counts,
 }
 
 /// The responses of one bucket in one cohort, for metrics.
@@ -32,52 +42,85 @@ pub(crate) struct BucketResponses {
     pub(crate) responses: Snapshot,
 }
 
+impl BySide {
+    const fn of(&mut self, side: Side) -> &mut Counts {
+        match side {
+            Side::Control => &mut self.control,
+            Side::Canary => &mut self.canary,
+        }
+    }
+}
+
 impl EvidenceCollector {
+    /// Counts admitted requests without a recorded response as unobserved from now on.
+    pub(super) fn count_unobserved(&mut self) {
+        self.surplus.get_or_insert_default();
+    }
+
     /// Adds the decisions on a key.
     #[inline]
-    pub(super) fn add(&mut self, places: &[KeyPlace], key: u32, new: Counts) {
+    pub(super) fn add(&mut self, table: &Table, places: &[KeyPlace], key: u32, new: Counts) {
         let place = places.get(key as usize);
         debug_assert!(place.is_some(), "key {key} was reported and has a place");
         let Some(place) = place else { return };
         let at = place.default_key as usize;
         if self.counts.len() <= at {
-            self.counts.resize(at + 1, Counts::ZERO);
+            self.counts.resize(at + 1, BySide::default());
         }
-        self.counts[at] = self.counts[at].plus(new);
+        let counts = self.counts[at].of(table.responses.side(key).unwrap_or(Side::Control));
+        *counts = counts.plus(new);
     }
 
-    /// Moves what was seen of a bucket into `evidence`. `cohort` is its present mode and this instance's
-    /// side, if there is a directive. What was seen partly in another mode or on the other side is dropped:
+    /// Moves what was seen of a bucket into `evidence`. `cohort` is its present mode and the unit of its
+    /// canary, if there is a directive. What was seen partly in another mode or on the other side is dropped:
     /// no one can say how much of it.
     pub(super) fn collect(
         &mut self,
         table: &Table,
         id: usize,
         bucket: &Bucket,
-        cohort: Option<(Mode, Side)>,
+        cohort: Option<(Mode, Division)>,
         evidence: &mut Evidence,
     ) {
         self.cohorts.resize(self.cohorts.len().max(id + 1), None);
         let before = std::mem::replace(&mut self.cohorts[id], cohort);
         let counts = table.default_key(id as u32).and_then(|key| self.counts.get_mut(key as usize));
-        let counts = counts.map(std::mem::take).unwrap_or_default();
+        let mut counts = counts.map(std::mem::take).unwrap_or_default();
         for side in SIDES {
             let collected = self.responses.entry((id, side)).or_default();
             let (failed, latency) = table.responses.since(id, side, collected);
-            let Some((mode, own_side)) = cohort.filter(|_| cohort == before) else { continue };
+            let surplus = self.surplus.as_mut().map(|surplus| surplus.entry((id, side)).or_default());
+            let Some((mode, division)) = cohort.filter(|_| cohort == before) else {
+                surplus.into_iter().for_each(|surplus| *surplus = 0);
+                continue;
+            };
+            let counts = match division {
+                Division::Whole(own) if own == side => counts.control,
+                Division::Whole(_) => continue,
+                Division::ByKey(_) => *counts.of(side),
+            };
             let outcomes = Outcomes {
                 offered: counts.offered,
                 refused: counts.refused(),
                 would_dropped: counts.would_dropped,
                 failed,
+                unobserved: surplus.map_or(0, |surplus| unobserved(counts, latency.samples(), surplus)),
                 latency,
                 ..Outcomes::default()
             };
-            if side == own_side && !outcomes.is_empty() {
+            if !outcomes.is_empty() {
                 evidence.add(&CohortKey { bucket: bucket.clone(), mode, side }, &outcomes, COHORTS_MAX);
             }
         }
     }
+}
+
+/// Returns the admitted requests without a response. Responses come after their decisions, and a caller may report
+/// some that were never asked about: those beyond the admitted requests are the `surplus`, which counts for later ones.
+fn unobserved(counts: Counts, responses: u64, surplus: &mut u64) -> u64 {
+    let (admitted, observed) = (counts.admitted(), surplus.saturating_add(responses));
+    *surplus = observed.saturating_sub(admitted);
+    admitted.saturating_sub(observed)
 }
 
 /// Returns all responses that were watched, by bucket and cohort.

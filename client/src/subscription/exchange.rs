@@ -104,7 +104,7 @@ impl Subscription {
             let is_draining = routing.is_some_and(|routing| routing.is_draining(key));
             if is_draining { Counts::ZERO } else { registry.counts(table, KeyId(key)) }
         };
-        let on_increase = |key, new| evidence.add(registry.places(), key, new);
+        let on_increase = |key, new| evidence.add(table, registry.places(), key, new);
         session.report_counts(&mut report, registry.keys(), counts_of, on_increase);
         if report.time.is_some() {
             let has_evidence = session.take_evidence_turn(now);
@@ -137,8 +137,8 @@ impl Subscription {
                 continue;
             }
             let posted = self.directives.get(bucket);
-            let cohort = posted
-                .map(|posted| (self.enforcement.mode(bucket, posted.terms()), self.enforcement.side(posted)));
+            let stance = posted.map(|posted| self.enforcement.stance(bucket, posted.terms()));
+            let cohort = stance.map(|stance| (stance.mode, stance.division()));
             self.evidence.collect(&self.table, at, bucket, cohort, &mut collected);
         }
         report.evidence = Batches::one(report.seq, collected);

@@ -42,6 +42,7 @@ use crate::setup::SetupProblem;
 use crate::subscription::assignment::{Assignment, Change};
 
 use directive_cache::{DirectiveCache, Version};
+pub use enforcement::CanaryBy;
 use enforcement::Enforcement;
 pub(crate) use evidence::BucketResponses;
 use evidence::EvidenceCollector;
@@ -107,6 +108,19 @@ impl Subscription {
         self.sessions = Sessions::default();
     }
 
+    /// Sets the unit by which a canary's share is divided, before the first directive.
+    pub(crate) fn divide_canary(&mut self, by: CanaryBy) {
+        self.enforcement.canary_by = by;
+        if by == CanaryBy::Key {
+            self.table.responses.divide_by_key(self.table.keys_max());
+        }
+    }
+
+    /// Counts admitted requests without a recorded response as unobserved in evidence.
+    pub(crate) fn count_unobserved(&mut self) {
+        self.evidence.count_unobserved();
+    }
+
     /// Lets at most `rate` requests/s of a bucket pass here until something is directed for it.
     pub(crate) fn set_cold_rate(&mut self, bucket: Bucket, rate: Rate) {
         self.publisher.cold_rates.insert(bucket, rate);
@@ -141,8 +155,12 @@ impl Subscription {
     /// request path.
     pub fn on_tick(&mut self, now: MonoTime) {
         self.publisher.set_time(now);
-        // Directives may wait for names that the request path is about to use first.
-        if self.directives.is_restored() || !self.publisher.cold_rates.is_empty() {
+        // Directives may wait for names that the request path is about to use first, and in a canary that is divided by
+        // key each new one has a side of its own.
+        if self.directives.is_restored()
+            || !self.publisher.cold_rates.is_empty()
+            || self.publisher.is_divided()
+        {
             self.sync_names();
         }
         // Every report measures the offered rates. Without reports, or with several aggregators, the tick
@@ -210,7 +228,9 @@ impl Subscription {
         let bucket = &self.buckets[id];
         let posted = self.directives.get(bucket);
         self.raise_unlisted(bucket, posted);
-        let published = Published { id, bucket, posted, enforcement: &self.enforcement };
+        self.raise_quotas_without_store(bucket, posted);
+        let published =
+            Published { id, bucket, posted, enforcement: &self.enforcement, registry: &self.registry };
         self.publisher.publish(&self.table, published);
     }
 
@@ -223,6 +243,16 @@ impl Subscription {
                 nearest: unlisted.nearest().map(str::to_owned),
             }),
             None => problems.clear(SetupProblem::UNKNOWN_BUCKET, bucket.as_str()),
+        }
+    }
+
+    /// Raises the problem of a bucket with quotas in a limiter without a store, or ends it.
+    fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
+        let problems = &self.table.problems;
+        let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
+        match quotas.filter(|quotas| !quotas.is_empty() && !self.table.quotas.has_store()) {
+            Some(_) => problems.raise(SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() }),
+            None => problems.clear(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str()),
         }
     }
 
@@ -249,7 +279,7 @@ impl Subscription {
     pub(crate) fn unreported(&mut self) -> u64 {
         self.sync_names();
         let decided =
-            self.registry.places().iter().map(|place| self.table.counters.counts(place.key).offered);
+            self.registry.places().iter().map(|place| self.table.counters.counts(place.key).asked());
         decided.sum::<u64>().saturating_sub(self.sessions.acknowledged())
     }
 
@@ -257,7 +287,7 @@ impl Subscription {
     pub(crate) fn refusals(&mut self) -> Vec<(Bucket, [Refused; Reason::ALL.len()])> {
         self.sync_names();
         self.add_refusals();
-        self.buckets.iter().cloned().zip((0..).map(|id| self.refusals.of(id))).collect()
+        self.buckets.iter().cloned().zip((0..).map(|id| self.refusals.of(&self.table, id))).collect()
     }
 
     /// The highest epoch applied.

@@ -47,8 +47,18 @@ impl Refusals {
         }
     }
 
-    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`].
-    pub(super) fn of(&self, bucket: usize) -> [Refused; Reason::ALL.len()] {
-        self.sums.get(bucket).copied().unwrap_or_default()
+    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`]. Those of exact quotas are counted by reason.
+    pub(super) fn of(&self, table: &Table, bucket: u32) -> [Refused; Reason::ALL.len()] {
+        let mut sums = self.sums.get(bucket as usize).copied().unwrap_or_default();
+        let by_quotas = table.layered.tally(bucket);
+        for (reason, enforced, would) in [
+            (Reason::TenantQuotaExceeded, by_quotas.exceeded + by_quotas.repeated, by_quotas.would_exceeded),
+            (Reason::QuotaDegraded, by_quotas.degraded, by_quotas.would_degraded),
+        ] {
+            let sum = &mut sums[reason as usize];
+            sum.enforced += enforced;
+            sum.would += would;
+        }
+        sums
     }
 }

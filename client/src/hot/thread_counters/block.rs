@@ -220,6 +220,6 @@ impl<'a> CounterBlock<'a> {
         let would_guard_dropped = read(Outcome::WouldGuardDropped);
         let would_dropped = read(Outcome::WouldDropped) + would_guard_dropped;
         let offered = read(Outcome::Admitted) + dropped + guard_dropped + would_dropped;
-        Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped }
+        Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped, ..Counts::ZERO }
     }
 }

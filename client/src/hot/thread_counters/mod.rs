@@ -4,6 +4,7 @@
 mod block;
 #[cfg(feature = "middleware")]
 mod passes;
+mod quotas;
 mod token_batch;
 
 pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
@@ -11,11 +12,13 @@ pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
 pub use passes::Pass;
 #[cfg(feature = "middleware")]
 pub(crate) use passes::Passes;
+pub(crate) use quotas::QuotaOutcome;
 pub(crate) use token_batch::TokenBatch;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_core::report::Counts;
+use quotas::QuotaCounters;
 
 use crate::hot::thread_slots;
 
@@ -29,6 +32,7 @@ pub(crate) struct ThreadCounters {
     of_slots: Counters,
     /// The block that threads without a slot share.
     overflow: Counters,
+    quotas: QuotaCounters,
     shards: Mutex<Vec<Arc<Counters>>>,
 }
 
@@ -39,6 +43,7 @@ impl ThreadCounters {
             slots,
             of_slots: Counters::new(keys, slots),
             overflow: Counters::new(keys, 1),
+            quotas: QuotaCounters::new(keys),
             shards: Mutex::default(),
         }
     }
@@ -64,9 +69,17 @@ impl ThreadCounters {
         thread_slots::high_watermark().min(self.slots)
     }
 
+    /// Counts `n` requests that an exact quota refused, or would have.
+    #[cfg_attr(not(test), allow(dead_code))] // without the feature of exact quotas
+    pub(crate) fn count_quota(&self, key: u32, outcome: QuotaOutcome, n: u32) {
+        self.quotas.add(key, outcome, n);
+    }
+
     /// Sums the counts of a key.
     pub(crate) fn counts(&self, key: u32) -> Counts {
-        self.fold(Counts::ZERO, |counts, block| counts.plus(block.counts(key)))
+        // Before the decisions, so that no refusal of a quota is seen without the request that it is about.
+        let by_quotas = self.quotas.counts(key);
+        self.fold(by_quotas, |counts, block| counts.plus(block.counts(key)))
     }
 
     /// Sums the used tokens of a key's guard, modulo 2^32.

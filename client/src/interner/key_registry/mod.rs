@@ -68,10 +68,23 @@ impl KeyRegistry {
         &self.places
     }
 
+    /// Returns the keys of a bucket whose ids no other key may take, with their ids.
+    pub(crate) fn present<'a>(
+        &'a self,
+        table: &'a Table,
+        bucket: u32,
+    ) -> impl Iterator<Item = (u32, &'a Key)> {
+        let all = (0..).zip(&self.keys).filter(move |(id, _)| table.keys.owner_of(*id) == bucket);
+        all.filter(|(id, _)| !matches!(self.evicted.get(id), Some(Evicted::Released(_))))
+    }
+
     /// Returns the counts of the key that has this id.
     pub(crate) fn counts(&self, table: &Table, id: KeyId) -> Counts {
         let counts = table.counters.counts(id.0);
-        self.baselines.get(id.index()).map_or(counts, |baseline| counts.since(*baseline))
+        let own = self.baselines.get(id.index()).map_or(counts, |baseline| counts.since(*baseline));
+        // A refusal by a quota that was counted only after another key took the id is no refusal of that key. A parent
+        // would close the stream over it.
+        own.consistent_part()
     }
 
     /// Registers the keys that the request path inserted or revived, by the [log](Log) of the table's keys.
@@ -86,7 +99,7 @@ impl KeyRegistry {
             }
             Event::Revived(id) => {
                 self.evicted.remove(&id)?;
-                self.eviction.insert(id, table.counters.counts(id).offered);
+                self.eviction.insert(id, table.counters.counts(id).asked());
                 Some(Change::Revived(id))
             }
         };
@@ -108,7 +121,7 @@ impl KeyRegistry {
         let Some(Evicted::Released(last)) = self.evicted.remove(&id) else { return None };
         *known = key;
         (self.places[at], self.baselines[at]) = (place, last);
-        self.eviction.insert(id, last.offered);
+        self.eviction.insert(id, last.asked());
         Some(Change::Replaced(id))
     }
 
@@ -133,7 +146,7 @@ impl KeyRegistry {
         let present = (0..keys.len() as u32).filter(|id| !evicted.contains_key(id));
         let candidates = present.map(|id| Candidate {
             id,
-            offered: table.counters.counts(id).offered,
+            asked: table.counters.counts(id).asked(),
             is_protected: is_protected(id),
         });
         let tombstoned =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::hot::table::BucketPlace;
-use crate::hot::thread_counters::Outcome;
+use crate::hot::thread_counters::{Outcome, QuotaOutcome};
 
 /// A table of one bucket, and its registry.
 struct Known {
@@ -104,6 +104,32 @@ fn revived_key_continues_its_counts() {
         assert_eq!(seen, changes, "after {seconds} s");
         assert_eq!((known.offered(1), known.name(1)), (before + 6, "acme"));
     }
+}
+
+#[test]
+fn key_that_is_refused_from_the_memory_of_a_quota_is_not_idle() {
+    let mut known = Known::new(8);
+    assert_eq!(known.request("acme", 5), 1);
+    known.sync();
+    for _ in 0..130 {
+        known.table.counters.count_quota(1, QuotaOutcome::Repeated, 1);
+        assert_eq!(known.wait(1, &[]), []);
+    }
+    assert_eq!(known.registry.counts(&known.table, KeyId(1)).quota_repeated, 130);
+}
+
+#[test]
+fn refusal_of_a_quota_that_is_counted_after_its_key_was_replaced_leaves_counts_consistent() {
+    let mut known = Known::new(2);
+    assert_eq!(known.request("acme", 5), 1);
+    assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
+    assert_eq!(known.request("globex", 1), 1);
+    assert_eq!(known.sync(), [Change::Replaced(1)]);
+    // Two requests of acme whose store answers only now.
+    known.table.counters.count_quota(1, QuotaOutcome::Dropped, 2);
+    let counts = known.registry.counts(&known.table, KeyId(1));
+    assert!(counts.is_consistent(), "{counts:?}");
+    assert_eq!((counts.offered, counts.quota_dropped), (1, 1));
 }
 
 #[test]

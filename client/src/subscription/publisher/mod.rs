@@ -1,6 +1,7 @@
 //! The publisher: turns the directive of a bucket into what the request path reads, a directive word and a
 //! guard per key, and a headroom pool.
 
+mod division;
 mod waits;
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,12 +12,15 @@ use plimsoll_core::directive::{Posted, Terms, Values};
 use plimsoll_core::law::ZoneGuard;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
+use plimsoll_core::report::Side;
 
-use super::enforcement::Enforcement;
+use super::enforcement::{Division, Enforcement, Stance};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::guards::Guards;
 use crate::hot::table::Table;
+use crate::interner::key_registry::KeyRegistry;
 use crate::responses::Cohort;
+use division::Divisions;
 use waits::Waits;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
@@ -27,6 +31,8 @@ pub(super) struct Publisher {
     own_words: HashMap<Bucket, Vec<u32>>,
     /// The time that refused callers wait.
     waits: Waits,
+    /// The canaries that are divided by key.
+    divisions: Divisions,
     /// The fleet's key and salt of coherent coins.
     coherence: Option<Coherence>,
     /// By bucket: the rate that the service itself has set for the time without directives. It applies from
@@ -42,6 +48,8 @@ pub(super) struct Published<'a> {
     /// Its directive; `None` before the first.
     pub(super) posted: Option<&'a Posted>,
     pub(super) enforcement: &'a Enforcement,
+    /// The keys of all buckets.
+    pub(super) registry: &'a KeyRegistry,
 }
 
 // === Time ===
@@ -62,31 +70,43 @@ impl Publisher {
 // === Directives ===
 
 impl Publisher {
+    /// Returns true while a canary is divided by key, so that each key which enters has a side of its own.
+    pub(super) fn is_divided(&self) -> bool {
+        self.divisions.is_any_marked()
+    }
+
     /// Publishes a bucket, and withdraws the words of keys that have none of their own any more.
     pub(super) fn publish(&mut self, table: &Table, published: Published<'_>) {
-        let Published { bucket, posted, .. } = published;
+        let Published { bucket, posted, enforcement, .. } = published;
+        let stance = posted.map(|posted| enforcement.stance(bucket, posted.terms()));
         if let Some(coherence) = posted.and_then(|posted| posted.terms().coherence) {
             self.set_coherence(table, coherence);
         }
+        let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
+        table.quotas.set(published.id as u32, quotas);
         if let Some(posted) = posted {
             table.limits.set(published.id as u32, posted.terms().limit);
         }
+        stance.iter().for_each(|stance| self.divisions.begin(table, published, stance));
         let cold_rate = self.cold_rate(bucket, posted);
         let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
         let pool = pool.and_then(|terms| terms.pool.zip(terms.clients));
         self.guards.set_pool(table, published.id as u32, pool);
-        let own = match (cold_rate, posted) {
+        let own = match (cold_rate, posted.zip(stance)) {
             (Some(rate), _) => self.publish_cold(table, published, rate),
-            (None, Some(posted)) => self.publish_directive(table, published, posted),
+            (None, Some((posted, stance))) => self.publish_directive(table, published.id, posted, &stance),
             (None, None) => return,
         };
         let before = self.own_words.get(bucket).into_iter().flatten();
         for key in before.filter(|key| own.binary_search(key).is_err()) {
-            table.publish(*key, DirectiveWord::NOTHING);
+            let tenant = published.registry.keys().get(*key as usize).map(|key| key.tenant.as_str());
+            let word = stance.zip(tenant).map(|(stance, tenant)| stance.word_without_directive(tenant));
+            table.publish(*key, word.unwrap_or(DirectiveWord::NOTHING));
             self.guards.remove(*key);
             self.waits.class(*key, None);
         }
         self.own_words.insert(bucket.clone(), own);
+        stance.iter().for_each(|stance| self.divisions.end(table, published, stance));
     }
 
     /// Publishes the directive of a key that entered after its bucket was published.
@@ -98,9 +118,15 @@ impl Publisher {
         posted: &Posted,
         enforcement: &Enforcement,
     ) {
-        let Some(values) = posted.own(key.tenant.as_str()) else { return };
-        let is_enforced = enforcement.enforces(&key.bucket, posted.terms());
-        self.publish_values(table, id, posted.terms(), &values, is_enforced);
+        let (stance, tenant) = (enforcement.stance(&key.bucket, posted.terms()), key.tenant.as_str());
+        table.responses.set_side(id, stance.side(tenant));
+        let Some(values) = posted.own(tenant) else {
+            if stance.is_divided() {
+                table.publish(id, stance.word_without_directive(tenant));
+            }
+            return;
+        };
+        self.publish_values(table, id, posted.terms(), &values, (&stance, tenant));
         let own = self.own_words.entry(key.bucket.clone()).or_default();
         if let Err(at) = own.binary_search(&id) {
             own.insert(at, id);
@@ -115,24 +141,39 @@ impl Publisher {
     }
 
     /// Publishes a directive. Returns the keys with a word of their own, sorted.
-    fn publish_directive(&mut self, table: &Table, published: Published<'_>, posted: &Posted) -> Vec<u32> {
-        let Published { id, bucket, enforcement, .. } = published;
-        let is_enforced = enforcement.enforces(bucket, posted.terms());
-        let in_canary = enforcement.mode(bucket, posted.terms()) == Mode::Canary;
-        table.responses.set_cohort(id, Cohort { side: enforcement.side(posted), in_canary });
+    fn publish_directive(
+        &mut self,
+        table: &Table,
+        id: usize,
+        posted: &Posted,
+        stance: &Stance<'_>,
+    ) -> Vec<u32> {
+        let side = match stance.division() {
+            Division::Whole(side) => side,
+            // The keys have sides of their own. A bucket's alone is that of refusals, and only keys in the cohort refuse.
+            Division::ByKey(_) => Side::Canary,
+        };
+        table.responses.set_cohort(id, Cohort { side, in_canary: stance.mode == Mode::Canary });
         let mut own = Vec::new();
         for (tenant, values) in posted.keys() {
             // A tenant without requests gets a key only while there are plenty; else its directive is
             // published when it enters.
             let Some(key) = table.keys.intern_if_roomy(id as u32, tenant.as_str()) else { continue };
-            self.publish_values(table, key, posted.terms(), &values, is_enforced);
+            self.publish_values(table, key, posted.terms(), &values, (stance, tenant.as_str()));
             own.push(key);
         }
         own.sort_unstable();
         own
     }
 
-    fn publish_values(&mut self, table: &Table, key: u32, terms: &Terms, values: &Values, is_enforced: bool) {
+    fn publish_values(
+        &mut self,
+        table: &Table,
+        key: u32,
+        terms: &Terms,
+        values: &Values,
+        (stance, tenant): (&Stance<'_>, &str),
+    ) {
         let guard = guard_of(terms, values);
         match guard {
             // Before the word, so that no request finds a guard without tokens.
@@ -141,10 +182,10 @@ impl Publisher {
         }
         let class = self.waits.class(key, values.ratio);
         let word = match (values.ratio, guard) {
-            (None, None) => DirectiveWord::NOTHING,
+            (None, None) => stance.word_without_directive(tenant),
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
-                let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(is_enforced);
+                let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(stance.enforces(tenant));
                 let word = word.guarded(guard.is_some()).coin(terms.coin).coherent(is_coherent);
                 word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default()).wait(class)
             }
@@ -187,9 +228,9 @@ impl Publisher {
 
     /// Publishes the service's rate as one guard that all tenants of the bucket share. Returns its key.
     fn publish_cold(&mut self, table: &Table, published: Published<'_>, rate: Rate) -> Vec<u32> {
-        let Published { id, bucket, posted, enforcement } = published;
+        let Published { id, bucket, posted, enforcement, .. } = published;
         let is_enforced = match posted {
-            Some(posted) => enforcement.enforces(bucket, posted.terms()),
+            Some(posted) => enforcement.stance(bucket, posted.terms()).enforces(DEFAULT_TENANT),
             None => enforcement.mode_without_terms(bucket) == Mode::Enforce,
         };
         let key = table.keys.intern(id as u32, DEFAULT_TENANT);

@@ -186,7 +186,7 @@ impl Session {
         let tally_of = |slot| tally(key_of(slot).map_or(Counts::ZERO, &counts_of));
         let mut decisions = 0;
         let on_increase = |slot, new: Counts| {
-            decisions += new.offered;
+            decisions += new.asked();
             key_of(slot).into_iter().for_each(|key| on_increase(key, new));
         };
         self.outbox.fill_with(report, names, tally_of, on_increase);

@@ -83,7 +83,7 @@ fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
         (Terms { coherence: Some(salted(1)), ..limited(Mode::Enforce) }, Some(7)),
     ] {
         let mut client = TestClient::new();
-        client.direct(terms, &[("default", ratio(0.5))]);
+        client.direct(terms.clone(), &[("default", ratio(0.5))]);
         let refused = (0..400).filter(|_| !client.admit_traced("api", "acme", id).is_admit()).count();
         // Ten standard deviations of an independent coin.
         assert!((100..=300).contains(&refused), "{refused} of 400, {terms:?}");
@@ -109,8 +109,8 @@ fn trace_is_read_only_if_the_decision_depends_on_it() {
         reads
     };
     let with_key = coherent(Some(salted(1)));
-    assert_eq!(asks(with_key, ratio(0.5)), 1);
-    assert_eq!(asks(with_key, ratio(0.0)), 0, "a ratio of zero needs no draw");
+    assert_eq!(asks(with_key.clone(), ratio(0.5)), 1);
+    assert_eq!(asks(with_key.clone(), ratio(0.0)), 0, "a ratio of zero needs no draw");
     assert_eq!(asks(with_key, ratio(None)), 0, "no ratio is directed");
     assert_eq!(asks(coherent(None), ratio(0.5)), 0);
     assert_eq!(asks(limited(Mode::Enforce), ratio(0.5)), 0);

@@ -53,7 +53,7 @@ fn first_directive_with_a_ratio_or_without_a_limit_ends_the_rate_of_the_service(
     ] {
         let mut client = cold(1.0);
         assert!(pass(&mut client, 10, 10) < 10);
-        client.direct(terms, &[("default", values)]);
+        client.direct(terms.clone(), &[("default", values)]);
         assert_eq!(pass(&mut client, 10, 10), 100, "{terms:?}");
     }
 }
@@ -82,7 +82,7 @@ fn later_process_starts_from_saved_directives() {
     assert_eq!(client.subscription.unsaved(), None);
     let guard = Values { guard: Some(rate(100.0)), offered: Some(rate(1e9)), ..ratio(0.0) };
     let terms = Terms { clients: Some(1), ..limited(Mode::Enforce) };
-    client.direct(terms, &[("acme", ratio(1.0)), ("default", guard)]);
+    client.direct(terms.clone(), &[("acme", ratio(1.0)), ("default", guard)]);
     let (version, saved) = client.subscription.unsaved().unwrap();
     client.subscription.on_saved(version);
     assert_eq!(client.subscription.unsaved(), None, "the state is saved");
@@ -105,9 +105,10 @@ fn later_process_starts_from_saved_directives() {
     );
 
     // A directive without ratios changes nothing, and one of an older epoch is stale.
-    later.direct(terms, &[("acme", ratio(None)), ("default", ratio(None))]);
+    later.direct(terms.clone(), &[("acme", ratio(None)), ("default", ratio(None))]);
     assert_eq!(pass(&mut later, 10, 10), 0);
-    let message = Directives { epoch: Some(Epoch(4)), ..later.message(terms, &[("acme", ratio(0.0))]) };
+    let message =
+        Directives { epoch: Some(Epoch(4)), ..later.message(terms.clone(), &[("acme", ratio(0.0))]) };
     later.subscription.on_directives(later.now, message).unwrap_err();
     later.direct(terms, &[("acme", ratio(0.0)), ("default", ratio(0.0))]);
     assert_eq!(pass(&mut later, 10, 10), 100);

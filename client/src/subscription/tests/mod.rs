@@ -1,14 +1,14 @@
 //! The directives in force after messages of an aggregator, seen through the decisions of the limiter.
 
+mod canary;
 mod coherent;
 mod cold;
-mod evidence;
 mod fleet;
 mod guards;
-mod headroom;
 mod kills;
 mod model;
 mod multi;
+mod quotas;
 mod reasons;
 mod waits;
 

@@ -72,8 +72,8 @@ proptest! {
                     let (terms, acme, default) = *directed;
                     let keys: Vec<_> =
                         acme.into_iter().map(|acme| ("acme", acme)).chain([("default", default)]).collect();
-                    client.direct(terms, &keys);
-                    let enforces = client.subscription.enforcement.enforces(&Bucket::new("api").unwrap(), &terms);
+                    client.direct(terms.clone(), &keys);
+                    let enforces = client.subscription.enforcement.stance(&Bucket::new("api").unwrap(), &terms).enforces("acme");
                     may_refuse = enforces && terms.limit != Limit::Unknown;
                     may_guard = terms.clients.is_some() && terms.limit != Limit::Unknown;
                 }

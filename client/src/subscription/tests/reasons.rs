@@ -39,7 +39,7 @@ fn refusal_names_its_cause() {
             ("stopped", stopped(ratio(0.5))),
             ("stopped-burst", stopped(guard(0.0, 1e9))),
         ];
-        client.direct(terms, &keys);
+        client.direct(terms.clone(), &keys);
         for (tenant, reason) in [
             ("burst", Reason::BurstGuard),
             ("stranger", Reason::ClusterOverload),

@@ -6,8 +6,8 @@ use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
 use plimsoll_core::law::{Guard, Parameters};
 use proptest::prelude::*;
 
-use super::guards::{TICK, depth, guard, shared_by};
-use super::*;
+use super::super::*;
+use super::{TICK, depth, guard, shared_by};
 
 /// The pool of a bucket in which the zone's clients offer `offered` requests/s.
 fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
@@ -201,7 +201,7 @@ fn pool_decides_alike_where_nothing_is_carried_out() {
         let mut client = TestClient::new();
         let zone = pool(Some(180.0), 60.0);
         let terms = pooled(1, mode, zone);
-        client.direct(terms, &[("default", guard(0.0, 1e9))]);
+        client.direct(terms.clone(), &[("default", guard(0.0, 1e9))]);
         let kill = Directives { kill: KillGeneration(1), ..client.message(terms, &[]) };
         client.subscription.on_directives(client.now, Directives { buckets: Vec::new(), ..kill }).unwrap();
         client.check(&[("acme", 0.0)]);

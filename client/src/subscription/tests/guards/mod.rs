@@ -1,5 +1,7 @@
 //! Guards: bursts are cut, steady traffic passes, tokens outlive directives.
 
+mod headroom;
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,6 +1,11 @@
 //! The decision about one request, by its key's directive: first the coin, then the guard and the headroom
 //! of its bucket.
 
+mod together;
+mod withheld;
+
+pub(crate) use together::Part;
+
 use std::hint::select_unpredictable;
 
 use plimsoll_core::decision::trace::TraceId;
@@ -114,12 +119,20 @@ impl Table {
 
     /// The path for refusals that are only counted, and for threads without counters of their own.
     #[inline(never)]
-    fn decide_slowly(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> Verdict {
-        let (key, source, word) = (target.key, target.source(), target.word());
+    fn decide_slowly(&self, target: Target, ctx: DecideCtx<'_, impl DrawSource>) -> Verdict {
+        let word = target.word();
         if word.admits() {
-            ctx.counters.add(key, Outcome::Admitted, 1);
+            ctx.counters.add(target.key, Outcome::Admitted, 1);
             return Verdict::Admit;
         }
+        let (outcome, jitter) = self.count_slowly(target, ctx);
+        verdict(outcome.is_refusal(), word, word.reason(outcome), jitter)
+    }
+
+    /// Decides and counts. Returns the outcome, and the jitter of the wait.
+    #[inline]
+    fn count_slowly(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> (Outcome, u32) {
+        let (key, source, word) = (target.key, target.source(), target.word());
         let draw = ctx.draws.draw();
         let refused = if word.is_independent() {
             word.refuses(draw.coin())
@@ -128,7 +141,7 @@ impl Table {
         };
         let (outcome, _) = self.guard(target, refused, 1, ctx.counters);
         ctx.counters.add(key, outcome, 1);
-        verdict(outcome.is_refusal(), word, word.reason(outcome), draw.other())
+        (outcome, draw.other())
     }
 
     /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent
@@ -138,53 +151,27 @@ impl Table {
         target: Target,
         cost: u32,
         drawn: Option<u32>,
-        mut ctx: DecideCtx<'_, impl DrawSource>,
+        ctx: DecideCtx<'_, impl DrawSource>,
     ) -> Verdict {
+        let (outcome, jitter) = self.count_by(target, cost, drawn, ctx);
+        let word = target.word();
+        verdict(outcome.is_refusal(), word, word.reason(outcome), jitter)
+    }
+
+    /// Decides and counts as [`decide_by`](Self::decide_by). Returns the outcome, and the jitter of the wait.
+    #[inline]
+    fn count_by(
+        &self,
+        target: Target,
+        cost: u32,
+        drawn: Option<u32>,
+        mut ctx: DecideCtx<'_, impl DrawSource>,
+    ) -> (Outcome, u32) {
         let (draw, word) = (ctx.draws.draw(), target.word());
         let refused = word.refuses(drawn.unwrap_or(draw.coin()));
         let (outcome, _) = self.guard(target, refused, cost, ctx.counters);
         ctx.counters.add(target.key, outcome, cost);
-        verdict(outcome.is_refusal(), word, word.reason(outcome), draw.other())
-    }
-
-    /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
-    /// The request is counted for all keys. A refused request takes no token. The draw is the trace's, if
-    /// there is a trace and any of the coins is coherent.
-    pub(crate) fn decide_all<const N: usize>(
-        &self,
-        targets: [Target; N],
-        trace: Option<TraceId>,
-        mut ctx: DecideCtx<'_, impl DrawSource>,
-    ) -> Verdict {
-        let draw = ctx.draws.draw();
-        let trace = trace.filter(|_| targets.iter().any(|target| target.word().uses_trace()));
-        let drawn = trace.map_or(draw.coin(), |trace| self.draw_key.load().draw(trace));
-        let mut outcomes = [Outcome::Admitted; N];
-        let mut taken = [None; N];
-        let drops = |target: &Target| target.word().is_enforced() && target.word().refuses(drawn);
-        let strictest =
-            targets.iter().filter(|target| drops(target)).max_by_key(|target| target.word().ratio());
-        let mut refused_by = strictest.map(|target| (target.word(), Outcome::Dropped));
-        if refused_by.is_some() {
-            outcomes = [Outcome::Dropped; N];
-        } else {
-            for (at, target) in targets.into_iter().enumerate() {
-                let by_coin = target.word().refuses(drawn);
-                (outcomes[at], taken[at]) = self.guard(target, by_coin, 1, ctx.counters);
-                if outcomes[at] == Outcome::GuardDropped {
-                    taken.into_iter().flatten().for_each(|id| self.give_back(id, ctx.counters));
-                    // The other keys count it as dropped, because their guards did not refuse it.
-                    outcomes = [Outcome::Dropped; N];
-                    outcomes[at] = Outcome::GuardDropped;
-                    refused_by = Some((target.word(), Outcome::GuardDropped));
-                    break;
-                }
-            }
-        }
-        targets.iter().zip(outcomes).for_each(|(target, outcome)| ctx.counters.add(target.key, outcome, 1));
-        refused_by.map_or(Verdict::Admit, |(word, outcome)| {
-            Verdict::Refuse(word.refusal(word.reason(outcome), draw.other()))
-        })
+        (outcome, draw.other())
     }
 
     /// Applies guard and headroom after the coin: a request that the coin refuses takes no token. All decide

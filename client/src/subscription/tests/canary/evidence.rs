@@ -1,6 +1,6 @@
 //! The evidence in reports: every outcome once, under the mode and side in force all the while.
 
-use super::*;
+use super::super::*;
 use crate::responses::Ending;
 use plimsoll_core::report::{CohortKey, Outcomes, Side};
 
@@ -35,7 +35,7 @@ fn decisions_are_reported_once_by_mode_and_side() {
         (limited(Mode::Enforce), Side::Control),
     ] {
         let mut client = TestClient::new();
-        client.direct(terms, &[("default", ratio(0.3))]);
+        client.direct(terms.clone(), &[("default", ratio(0.3))]);
         assert_eq!(collected(&mut client), []);
         let refused = send(&mut client, 1_000) as u64;
         let all = collected(&mut client);

@@ -1,0 +1,60 @@
+//! Canaries that are divided by key: the side of each key, and the marks of keys that follow their bucket's default
+//! class but not its side.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_core::rollout::Cohort;
+
+use super::Published;
+use crate::hot::directive_word::DirectiveWord;
+use crate::hot::table::Table;
+use crate::subscription::enforcement::{Division, Stance};
+
+/// The buckets whose canary is divided by key, by id; none where each is on one side with the whole instance.
+#[derive(Debug, Default)]
+pub(super) struct Divisions {
+    /// The cohort by which the sides of the keys are published.
+    cohorts: HashMap<usize, Cohort>,
+    /// The buckets in canary, whose keys are marked.
+    marked: HashSet<usize>,
+}
+
+impl Divisions {
+    /// Returns true while any bucket is in canary.
+    pub(super) fn is_any_marked(&self) -> bool {
+        !self.marked.is_empty()
+    }
+
+    /// Publishes the sides of a bucket's keys, and marks them if it is in canary now. Must be called before its
+    /// directive is published, so that no key follows the side of the default class for a moment. Linear in the keys
+    /// when the canary begins or its share changes, and else constant.
+    pub(super) fn begin(&mut self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
+        let Division::ByKey(cohort) = stance.division() else { return };
+        let id = published.id;
+        let is_new_cohort = self.cohorts.insert(id, cohort) != Some(cohort);
+        let is_new_canary = stance.is_divided() && self.marked.insert(id);
+        if !is_new_cohort && !is_new_canary {
+            return;
+        }
+        for (key, name) in published.registry.present(table, id as u32) {
+            let tenant = name.tenant.as_str();
+            table.responses.set_side(key, stance.side(tenant));
+            if stance.is_divided() && !table.has_own_directive(key) {
+                table.publish(key, stance.word_without_directive(tenant));
+            }
+        }
+    }
+
+    /// Removes the marks of a bucket that has left the canary. Must be called after its directive was published, so that
+    /// a kill stops the default class first.
+    pub(super) fn end(&mut self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
+        if stance.is_divided() || !self.marked.remove(&published.id) {
+            return;
+        }
+        for (key, _) in published.registry.present(table, published.id as u32) {
+            if !table.has_own_directive(key) {
+                table.publish(key, DirectiveWord::NOTHING);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Exact quotas of directives, and the limiter without a store for them.
+
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey, QuotaRate};
+
+use super::*;
+
+fn with_quota(max: u64) -> Terms {
+    let rate = QuotaRate::new(max, max, 3_600_000).unwrap();
+    let name = Name::new("api_calls").unwrap();
+    let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1).unwrap();
+    let quotas = BucketQuotas::new(vec![Arc::new(quota)]).unwrap();
+    Terms { quotas: Some(quotas), ..limited(Mode::Enforce) }
+}
+
+/// The sizes of the quotas of the bucket `api`.
+fn sizes(client: &TestClient) -> Vec<u64> {
+    let Some(id) = client.table.known_bucket("api").map(|place| place.bucket) else { return Vec::new() };
+    client
+        .table
+        .quotas
+        .get(id)
+        .iter()
+        .flat_map(|quotas| quotas.iter())
+        .map(|quota| quota.rate.max())
+        .collect()
+}
+
+#[test]
+fn quotas_hold_until_a_directive_changes_them() {
+    let mut client = TestClient::new();
+    assert_eq!(sizes(&client), [0_u64; 0]);
+    client.direct(with_quota(10), &[]);
+    assert_eq!(sizes(&client), [10]);
+    client.direct(limited(Mode::Shadow), &[]);
+    assert_eq!(sizes(&client), [10], "absent is unchanged");
+    client.direct(with_quota(20), &[]);
+    assert_eq!(sizes(&client), [20]);
+    client.direct(Terms { quotas: Some(BucketQuotas::default()), ..limited(Mode::Enforce) }, &[]);
+    assert_eq!(sizes(&client), [0_u64; 0]);
+}
+
+#[test]
+fn restarted_client_restores_quotas() {
+    let mut client = TestClient::new();
+    client.direct(with_quota(10), &[]);
+    let (_, snapshot) = client.subscription.unsaved().unwrap();
+    let mut restarted = TestClient::fresh("host:1");
+    restarted.table.declare("api").unwrap();
+    restarted.subscription.restore(snapshot);
+    assert_eq!(sizes(&restarted), [10]);
+}
+
+#[test]
+fn quotas_without_a_store_are_a_problem_until_they_end() {
+    let mut client = TestClient::new();
+    client.direct(with_quota(10), &[]);
+    let problem = SetupProblem::QuotasWithoutStore { bucket: "api".to_owned() };
+    assert_eq!(client.table.problems.list(), std::slice::from_ref(&problem));
+    assert!(problem.to_string().contains("PLIMSOLL_QUOTA_STORE"), "{problem}");
+    client.direct(Terms { quotas: Some(BucketQuotas::default()), ..limited(Mode::Enforce) }, &[]);
+    assert_eq!(client.table.problems.list(), []);
+
+    let mut client = TestClient::new();
+    client.table.quotas.set_store();
+    client.direct(with_quota(10), &[]);
+    assert_eq!(client.table.problems.list(), [], "the limiter has a store");
+}
