@@ -30,9 +30,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Returns true if the feed has work: an aggregator, a rate of the service's own, or a kill file.
+    /// Returns true if the feed has work: an aggregator, a rate of the service's own, a kill file, or a store of quotas.
     pub(crate) fn has_work(&self) -> bool {
-        !matches!(self.aggregators, Aggregators::None) || self.has_cold_rates || self.local_kill.can_change()
+        !matches!(self.aggregators, Aggregators::None)
+            || self.has_cold_rates
+            || self.local_kill.can_change()
+            || self.table.layered.store().is_some()
     }
 
     /// Returns the decisions that no aggregator has acknowledged.

@@ -90,11 +90,15 @@ impl Control {
         });
     }
 
-    /// Logs a feed that is dropped without ever having run.
-    pub(super) fn on_dropped(&self) {
+    /// Logs a feed that is dropped without ever having run, unless its limiter went before it and has decided nothing:
+    /// then the process gave up its start.
+    pub(super) fn on_dropped(self: &Arc<Self>) {
         if self.lifecycle.state() == FeedState::NotRun && self.has_work() {
             self.lifecycle.set(FeedState::Stopped);
-            self.table.problems.raise_unreported(SetupProblem::FeedNotRun, self.unreported());
+            let unreported = self.unreported();
+            if Arc::strong_count(self) > 1 || unreported > 0 {
+                self.table.problems.raise_unreported(SetupProblem::FeedNotRun, unreported);
+            }
         }
     }
 }

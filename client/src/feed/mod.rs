@@ -25,6 +25,7 @@ use lifecycle::Running;
 use stream_log::StreamLog;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_core::exchange::other_controllers::Sighting;
 use plimsoll_core::law::Parameters;
@@ -37,6 +38,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::subscription::Subscription;
 use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
+
+/// The time in which the leases of exact quotas are given back at the end, beside the last reports.
+const LEASES_RETURNED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Carries reports up and directives down for one limiter. Made by
 /// [`LimiterBuilder::build`](crate::LimiterBuilder::build).
@@ -74,10 +78,11 @@ impl Feed {
     }
 
     /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none waits for a
-    /// return. The guards are refilled all the while. For services that handle their tasks themselves; see
+    /// return, and gives the leases of exact quotas back. The guards are refilled all the while. For services that handle their tasks themselves; see
     /// [`spawn`](Self::spawn).
     ///
-    /// Ends at once if there is nothing to do: no aggregator, no rate of the service's own, and no kill file.
+    /// Ends at once if there is nothing to do: no aggregator, no rate of the service's own, no kill file and no store of
+    /// quotas.
     ///
     /// # Errors
     /// If another feed of this process runs for an instance of the same [name](crate::LimiterBuilder::name).
@@ -97,6 +102,13 @@ impl Drop for Feed {
 
 /// Runs a feed until its shutdown.
 async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationToken) -> Flushed {
+    let leases = async {
+        if let Some(store) = control.table.layered.store() {
+            store.warm();
+            shutdown.cancelled().await;
+            store.close(LEASES_RETURNED_WITHIN).await;
+        }
+    };
     let streams = async {
         match &control.aggregators {
             Aggregators::None if control.has_work() => shutdown.cancelled().await,
@@ -125,7 +137,7 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
         }
     };
     tokio::select! {
-        () = streams => {}
+        ((), ()) = async { tokio::join!(streams, leases) } => {}
         () = tick(&control.subscription) => {}
         () = save => {}
         () = control.local_kill.follow(&control.subscription) => {}

@@ -114,13 +114,13 @@ impl Observer for StreamLog {
         self.warned.clear();
         self.strange = 0;
         self.set_silent(false);
-        tracing::info!("aggregator connected");
+        tracing::info!(aggregator = %self.address, "aggregator connected");
         let zone = zone.filter(|zone| *zone != self.counters.zone);
         self.set_foreign(zone);
     }
 
     fn on_renewed(&mut self) {
-        tracing::info!("stream continued with the renewed certificate");
+        tracing::info!(aggregator = %self.address, "stream continued with the renewed certificate");
     }
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
@@ -141,21 +141,24 @@ impl Observer for StreamLog {
             // Logged with its remedy, once.
             self.set_silent(true);
         }
+        let aggregator = &*self.address;
         match reason {
-            _ if is_silent => tracing::debug!(%error, "aggregator sends no directives"),
+            _ if is_silent => tracing::debug!(aggregator, %error, "aggregator sends no directives"),
             _ if was_connected => {
-                tracing::warn!(%error, reason, "aggregator lost; the directives held stay in force");
+                tracing::warn!(aggregator, %error, reason, "aggregator lost; the directives held stay in force");
             }
-            _ if is_repeated => tracing::debug!(%error, reason, "aggregator still unreachable"),
+            _ if is_repeated => tracing::debug!(aggregator, %error, reason, "aggregator still unreachable"),
             Some(reason) => {
-                tracing::warn!(%error, reason, "connection not trusted; the directives held stay in force");
+                tracing::warn!(aggregator, %error, reason, "connection not trusted; the directives held stay in force");
             }
-            None => tracing::warn!(%error, "aggregator unreachable; the directives held stay in force"),
+            None => {
+                tracing::warn!(aggregator, %error, "aggregator unreachable; the directives held stay in force");
+            }
         }
     }
 
     fn on_rejected(&mut self, error: &dyn Error) {
-        tracing::debug!(%error, "directives rejected; those held stay in force");
+        tracing::debug!(aggregator = %self.address, %error, "directives rejected; those held stay in force");
     }
 }
 

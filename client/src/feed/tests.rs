@@ -110,6 +110,18 @@ fn feed_dropped_without_being_run_is_one_warning_and_a_problem() {
 }
 
 #[test]
+fn feed_dropped_after_its_limiter_is_a_warning_only_if_it_takes_decisions_along() {
+    let (warnings, _guard) = Warnings::collect();
+    let (limiter, feed) = unreachable();
+    drop((limiter, feed));
+    assert_eq!(warnings.with(&["WARN"]), 0);
+    let (limiter, feed) = unreachable();
+    decide(&limiter, 3);
+    drop((limiter, feed));
+    assert_eq!(warnings.with(&["WARN", "Feed::spawn", "unreported=3"]), 1);
+}
+
+#[test]
 fn feed_of_a_limiter_without_aggregators_may_be_dropped() {
     let (limiter, feed) = Limiter::builder("shop").unwrap().build().unwrap();
     drop(feed);

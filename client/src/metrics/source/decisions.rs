@@ -8,14 +8,49 @@ use plimsoll_core::report::Counts;
 
 use super::Source;
 use crate::feed::Control;
+use crate::limiter::layered::QuotaTally;
 use crate::metrics::model::Family;
 
 /// The counts of one bucket by the mode in which they were made; `None` where it is unknown.
 #[derive(Debug)]
 pub(super) struct ByMode {
     mode: Option<Mode>,
+    decided: Tally,
+    by_mode: BTreeMap<Option<Mode>, Tally>,
+}
+
+/// The decisions of one bucket.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
     counts: Counts,
-    by_mode: BTreeMap<Option<Mode>, Counts>,
+    by_quotas: QuotaTally,
+}
+
+impl Tally {
+    fn plus(self, other: Self) -> Self {
+        Self { counts: self.counts.plus(other.counts), by_quotas: self.by_quotas.plus(other.by_quotas) }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        let by_quotas = self.by_quotas.since(earlier.by_quotas);
+        Self { counts: self.counts.since(earlier.counts), by_quotas }
+    }
+
+    /// Returns the requests by result.
+    fn results(self) -> [(&'static str, u64); 8] {
+        let Self { counts, by_quotas } = self;
+        let by_quota = counts.quota_dropped.saturating_add(counts.would_quota_dropped);
+        [
+            ("admit", counts.passed().saturating_sub(by_quota)),
+            ("drop", counts.dropped),
+            ("guard_drop", counts.guard_dropped),
+            ("would_drop", counts.would_dropped),
+            ("quota_drop", by_quotas.exceeded),
+            ("quota_degraded", by_quotas.degraded),
+            ("would_quota_drop", by_quotas.would_exceeded.saturating_add(by_quotas.would_degraded)),
+            ("quota_repeated", by_quotas.repeated),
+        ]
+    }
 }
 
 /// Returns the decisions, which are read only if `is_counted`.
@@ -25,39 +60,37 @@ pub(super) fn decisions(source: &Source, is_counted: bool) -> Family {
     let mut decisions = source.by_mode();
     let mut series = Vec::new();
     for (bucket, counts, mode) in counted {
-        let unseen = || ByMode { mode, counts: Counts::ZERO, by_mode: BTreeMap::new() };
+        let unseen = || ByMode { mode, decided: Tally::default(), by_mode: BTreeMap::new() };
         let seen = decisions.entry(bucket.clone()).or_insert_with(unseen);
         // Decisions since the last export count for the mode of the last export.
         let sum = seen.by_mode.entry(seen.mode).or_default();
-        *sum = sum.plus(counts.since(seen.counts));
-        (seen.mode, seen.counts) = (mode, counts);
+        *sum = sum.plus(counts.since(seen.decided));
+        (seen.mode, seen.decided) = (mode, counts);
         for (mode, counts) in &seen.by_mode {
-            for (result, count) in [
-                ("admit", counts.passed()),
-                ("drop", counts.dropped),
-                ("guard_drop", counts.guard_dropped),
-                ("would_drop", counts.would_dropped),
-            ] {
+            for (result, count) in counts.results() {
                 let mode = ShownMode::from(*mode);
                 series.push((vec![bucket.to_string(), mode.to_string(), result.to_owned()], count));
             }
         }
     }
-    let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop).";
+    let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop; by exact quotas quota_drop, \
+                quota_degraded, would_quota_drop, quota_repeated: before the coin).";
     Family::counter("plimsoll_decisions_total", help, &["bucket", "mode", "result"], series)
 }
 
 /// Returns the decisions of each bucket so far, and its mode.
-fn counts(control: &Control) -> Vec<(Bucket, Counts, Option<Mode>)> {
+fn counts(control: &Control) -> Vec<(Bucket, Tally, Option<Mode>)> {
     control.subscription.with(|subscription, _| {
         let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
         for (key, counts) in subscription.counts() {
             let sum = buckets.entry(key.bucket).or_default();
             *sum = sum.plus(counts);
         }
-        let with_mode = |(bucket, counts)| {
+        let with_mode = |(bucket, counts): (Bucket, Counts)| {
             let mode = subscription.mode_of(&bucket);
-            (bucket, counts, mode)
+            let place = control.table.known_bucket(bucket.as_str());
+            let by_quotas = place.map(|place| control.table.layered.tally(place.bucket)).unwrap_or_default();
+            (bucket, Tally { counts, by_quotas }, mode)
         };
         buckets.into_iter().map(with_mode).collect()
     })

@@ -3,6 +3,8 @@
 mod decisions;
 mod feed;
 mod requests;
+#[cfg(feature = "quota")]
+mod store;
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,6 +54,8 @@ impl Source {
         ));
         families.push(self.setup_problems());
         families.extend(waits(table));
+        #[cfg(feature = "quota")]
+        families.extend(store::families(table));
         #[cfg(feature = "middleware")]
         families.push(requests::passed(table));
         if let Some(control) = &self.limiter.control {

@@ -1,5 +1,7 @@
 //! A snapshot of the directives in force, as a text that operators can read and a later process can verify.
 
+mod quotas;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use plimsoll_core::kill::{JUMP_MAX, KILLED_BUCKETS_MAX, Kill, KillGeneration};
 use plimsoll_core::names::{Bucket, Name, Tenant, Zone, stable_hash};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::rollout::{Cohort, Percent};
+use quotas::QuotaText;
 use serde::{Deserialize, Serialize};
 
 /// The beginning of the first line: the kind of the file, and the version of its format.
@@ -108,6 +111,8 @@ struct BucketText {
     clients: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     headroom_pool: Option<PoolText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    quotas: Option<Vec<QuotaText>>,
     keys: Vec<KeyText>,
 }
 
@@ -236,6 +241,7 @@ fn bucket_text(directive: &BucketDirective) -> BucketText {
         coin: terms.coin,
         clients: terms.clients,
         headroom_pool: terms.pool.as_ref().map(pool_text),
+        quotas: terms.quotas.as_ref().map(quotas::to_text),
         keys: directive.keys.iter().map(key_text).collect(),
     }
 }
@@ -280,6 +286,7 @@ fn bucket_of(text: BucketText) -> Result<BucketDirective, SnapshotError> {
         coin: text.coin,
         clients: text.clients,
         pool: text.headroom_pool.as_ref().map(pool_of),
+        quotas: text.quotas.as_deref().map(quotas::of_text).transpose()?,
         ..Terms::default()
     };
     let keys = text.keys.into_iter().map(key_of).collect::<Result<_, _>>()?;

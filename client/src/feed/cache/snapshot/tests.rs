@@ -1,6 +1,9 @@
 //! A snapshot survives the way through text, and no damaged or foreign text is restored.
 
+use std::sync::Arc;
+
 use super::*;
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey, QuotaRate};
 use proptest::prelude::*;
 
 fn owner() -> Owner {
@@ -9,6 +12,13 @@ fn owner() -> Owner {
 
 fn rate(per_second: f64) -> Rate {
     Rate::new(per_second).unwrap()
+}
+
+fn quotas() -> BucketQuotas {
+    let rate = QuotaRate::new(10_001, 5_002, 3_600_003).unwrap();
+    let name = Name::new("api_calls").unwrap();
+    let quota = Quota::new(name, rate, QuotaKey::Global, OnStoreError::Deny, 104).unwrap();
+    BucketQuotas::new(vec![Arc::new(quota)]).unwrap()
 }
 
 fn snapshot() -> Snapshot {
@@ -37,6 +47,7 @@ fn snapshot() -> Snapshot {
                 depth: PoolDepth::nearest(1.234),
                 burst: Tokens::new(120.25),
             }),
+            quotas: Some(quotas()),
             ..Terms::default()
         },
         keys: vec![key("acme", DropRatio::ONE / 3, Some(rate(0.1))), key("default", u32::MAX, None)],
@@ -51,7 +62,7 @@ fn snapshot() -> Snapshot {
         ZonePool { rate: Headroom::None, offered: Rate::ZERO, depth: PoolDepth::MIN, burst: Tokens::NONE };
     let overloaded = BucketDirective {
         bucket: Bucket::new("api/orders").unwrap(),
-        terms: Terms { pool: Some(pool), ..checkout.terms },
+        terms: Terms { pool: Some(pool), ..checkout.terms.clone() },
         keys: Vec::new(),
         whole: true,
     };
@@ -131,6 +142,11 @@ fn invalid_value_is_rejected_even_with_the_right_checksum() {
         ("\"canary\"", "\"canarie\""),
         ("\"epoch\": 41", "\"epoch\": 4294967297"),
         ("\"epoch\"", "\"epoc\""),
+        ("\"max\": 10001", "\"max\": 0"),
+        ("\"every_ms\": 3600003", "\"every_ms\": 9223372036854775808"),
+        ("\"lease\": 104", "\"lease\": 10002"),
+        ("\"global\"", "\"globe\""),
+        ("\"api_calls\"", "\"{api}\""),
         ("\"clients\": 7", "\"clients\": -7"),
     ] {
         let error = Snapshot::of_text(&rewritten(from, to), &owner()).unwrap_err();
