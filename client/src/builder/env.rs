@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 
 use plimsoll_core::names::nearest;
 
+use super::quota::StoreVariables;
 use super::{BUCKETS_MAX, BuildError, KEYS_MAX, LimiterBuilder};
 use crate::feed::{KILL_VARIABLE, parse_yes_no};
 use crate::setup::SETUP_PROBLEMS_MAX;
@@ -28,6 +29,11 @@ const OWN: [&str; 11] = [
     "PLIMSOLL_NAME",
     "PLIMSOLL_ZONE",
 ];
+
+/// Returns the variables that configure a limiter and its store of quotas.
+fn all() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(StoreVariables::NAMES)
+}
 
 /// Endings of the variables that Kubernetes sets for a Service, whose name may begin with `plimsoll-`.
 const OF_KUBERNETES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT", "_PROTO"];
@@ -57,6 +63,8 @@ impl LimiterBuilder {
     /// | `PLIMSOLL_KEYS_MAX` | [`keys_max`](Self::keys_max) |
     /// | `PLIMSOLL_BUCKETS_MAX` | [`buckets_max`](Self::buckets_max) |
     /// | `PLIMSOLL_GRACE`, such as `20s` | [`failover_delay`](Self::failover_delay) |
+    /// | `PLIMSOLL_QUOTA_STORE`, the address of the store | `quota_store` |
+    /// | `PLIMSOLL_QUOTA_USERNAME`, `_PASSWORD_FILE`, `_CA`, `_TIMEOUT` such as `20ms` | the settings of the store |
     ///
     /// A variable that is similar to one of these is logged as a warning.
     ///
@@ -81,7 +89,7 @@ impl LimiterBuilder {
         let mut misspelt = 0;
         for (name, value) in variables {
             let Some(name) = name.as_ref().to_str() else { continue };
-            if let Some(name) = OWN.into_iter().find(|own| *own == name) {
+            if let Some(name) = all().find(|own| *own == name) {
                 own.insert(name, value.as_ref().to_owned());
             } else if let Some(meant) = meant(name).filter(|_| misspelt < SETUP_PROBLEMS_MAX) {
                 misspelt += 1;
@@ -91,13 +99,20 @@ impl LimiterBuilder {
                 );
             }
         }
-        own.into_iter().try_fold(self, |builder, (name, value)| {
-            builder.variable(name, &value).map_err(|cause| BuildError::Variable {
-                name,
-                value: quoted(&value.to_string_lossy()),
-                cause: quoted(&cause),
-            })
-        })
+        let fault = |(name, value, cause): (_, OsString, String)| BuildError::Variable {
+            name,
+            value: quoted(&value.to_string_lossy()),
+            cause: quoted(&cause),
+        };
+        let mut of_store = StoreVariables::default();
+        let builder = own.into_iter().try_fold(self, |builder, (name, value)| {
+            if StoreVariables::NAMES.contains(&name) && !value.is_empty() {
+                of_store.take(name, value);
+                return Ok(builder);
+            }
+            builder.variable(name, &value).map_err(|cause| fault((name, value, cause)))
+        });
+        of_store.apply(builder?).map_err(fault)
     }
 
     /// Applies the value of one variable, or returns what is wrong with it.
@@ -183,7 +198,7 @@ fn meant(name: &str) -> Option<&'static str> {
     let (prefix, suffix) = name.split_once(['_', '-'])?;
     nearest(prefix, ["plimsoll"])?;
     let suffix = suffix.to_lowercase().replace('-', "_");
-    let of_own = OWN.iter().filter_map(|own| Some((own.strip_prefix(PREFIX)?.to_lowercase(), *own)));
+    let of_own = all().filter_map(|own| Some((own.strip_prefix(PREFIX)?.to_lowercase(), own)));
     let of_methods = METHODS.iter().map(|(method, own)| ((*method).to_owned(), *own));
     let known: Vec<(String, &'static str)> = of_own.chain(of_methods).collect();
     let found = nearest(&suffix, known.iter().map(|(suffix, _)| suffix.as_str()))?;
@@ -296,6 +311,7 @@ mod tests {
             ("PLIMSOLL_DIRECTIVE_CACHE", Some("PLIMSOLL_DIRECTIVES")),
             ("PLIMSOLL_FAILOVER_DELAY", Some("PLIMSOLL_GRACE")),
             ("PLIMSOLL_CERTIFICATES", Some("PLIMSOLL_CERTS")),
+            ("PLIMSOLL_QUOTA_STOR", Some("PLIMSOLL_QUOTA_STORE")),
             ("ZONE", None),
             ("CLIMATE_ZONE", None),
             ("PATH", None),

@@ -98,6 +98,10 @@ pub enum BuildError {
         "no certificate can name this limiter: {0}; change Limiter::builder(service) or LimiterBuilder::zone"
     )]
     NoIdentity(#[from] InvalidPeerId),
+    /// The store of exact quotas cannot be used.
+    #[cfg(feature = "quota")]
+    #[error("LimiterBuilder::quota_store: {0}")]
+    QuotaStore(#[from] crate::QuotaStoreError),
     /// A rate is negative or not finite.
     #[error("cold_rps: {0}")]
     Rate(#[from] InvalidRate),

@@ -2,6 +2,7 @@
 
 mod env;
 mod error;
+mod quota;
 mod security;
 
 pub use error::BuildError;
@@ -24,9 +25,9 @@ use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, KEYS_MAX_DEFAULT, Limiter};
 use crate::setup::SetupProblem;
-use crate::subscription::Subscription;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
+use crate::subscription::{CanaryBy, Subscription};
 
 /// The fewest threads with counters of their own.
 const THREAD_SLOTS_MIN: usize = 8;
@@ -53,6 +54,10 @@ pub struct LimiterBuilder {
     directive_cache: Option<PathBuf>,
     cold: BTreeMap<Bucket, Rate>,
     kill_file: Option<PathBuf>,
+    canary_by: CanaryBy,
+    observes_responses: bool,
+    #[cfg(feature = "quota")]
+    quota_store: Option<crate::QuotaStore>,
 }
 
 impl LimiterBuilder {
@@ -72,6 +77,10 @@ impl LimiterBuilder {
             directive_cache: None,
             cold: BTreeMap::new(),
             kill_file: None,
+            canary_by: CanaryBy::default(),
+            observes_responses: true,
+            #[cfg(feature = "quota")]
+            quota_store: None,
         })
     }
 
@@ -172,6 +181,22 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets the unit by which a canary's share is divided, by default the instance. By key, the instance should have a
+    /// [name](Self::name) that survives restarts: it chooses the same keys again.
+    #[must_use]
+    pub fn canary_by(mut self, by: CanaryBy) -> Self {
+        self.canary_by = by;
+        self
+    }
+
+    /// States that responses pass this process by, except those that are [recorded](Limiter::record): reports count the
+    /// other admitted requests as unobserved, so that rollout gates know why they see no latency.
+    #[must_use]
+    pub fn responses_elsewhere(mut self) -> Self {
+        self.observes_responses = false;
+        self
+    }
+
     /// Limits a bucket to `rps` requests/s on this instance while there is no directive for it: before the
     /// first one arrives, and while a restarted aggregator has no ratios yet. All tenants share the rate.
     /// Without it, every request is admitted and counted during that time.
@@ -235,7 +260,13 @@ impl LimiterBuilder {
         };
         let zone = owner.zone.to_string();
         let table = Arc::new(Table::with_buckets(self.keys_max, self.buckets_max, thread_slots(), seed));
+        #[cfg(feature = "quota")]
+        quota::set_store(&table, self.quota_store.as_ref())?;
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
+        subscription.divide_canary(self.canary_by);
+        if !self.observes_responses {
+            subscription.count_unobserved();
+        }
         let aggregators = self.addresses.aggregators;
         if matches!(aggregators, Aggregators::List(_) | Aggregators::ByName(_)) {
             subscription.use_several_aggregators(self.failover_delay);
@@ -284,9 +315,7 @@ fn thread_slots() -> usize {
 }
 
 fn host_and_process(service: &Name) -> Name {
-    let host = std::env::var("HOSTNAME")
-        .or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"))
-        .unwrap_or_default();
-    let name = format!("{}:{}", host.trim(), std::process::id());
+    let host = plimsoll_host::hostname().unwrap_or_default();
+    let name = format!("{host}:{}", std::process::id());
     Name::new(&name).unwrap_or_else(|_| service.clone())
 }

@@ -28,6 +28,8 @@ pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
     bucket: u32,
+    /// The name by which exact quotas are kept, also for a tenant that shares the default class.
+    tenant: Arc<str>,
     /// Protects the key from eviction while the handle lives. `None` for the default class, which is never
     /// evicted.
     _pin: Option<Pin>,
@@ -105,7 +107,13 @@ impl BucketHandle {
         decide_cost_traced(&self.table, self.table.target(self.place, tenant), cost, trace)
     }
 
-    /// Returns the recorder of a response to a request of this bucket.
+    /// Returns the recorder of a response to a request of a tenant.
+    #[inline]
+    pub(crate) fn recorder_of(&self, tenant: &str) -> Recorder {
+        recorder_of(&self.table, self.place, tenant)
+    }
+
+    /// Returns the recorder of a refusal of this bucket.
     pub(crate) fn recorder(&self) -> Recorder {
         self.table.responses.recorder(self.place.bucket)
     }
@@ -123,7 +131,8 @@ impl BucketHandle {
         let pin = Pin::new(&self.table, self.place.bucket, tenant);
         let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
         let place = self.table.place_of(key, self.place.default_key);
-        KeyHandle { table: Arc::clone(&self.table), place, bucket: self.place.bucket, _pin: pin }
+        let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);
+        KeyHandle { table, place, bucket, tenant: tenant.into(), _pin: pin }
     }
 }
 
@@ -175,6 +184,16 @@ impl KeyHandle {
         decide_cost_traced(&self.table, self.target(), cost, trace)
     }
 
+    /// Returns the name of the tenant, as it was given.
+    pub(super) fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// Returns the id of the bucket.
+    pub(super) const fn bucket_id(&self) -> u32 {
+        self.bucket
+    }
+
     /// Returns the key's bucket.
     #[cfg(feature = "middleware")]
     pub(crate) fn bucket(&self) -> BucketHandle {
@@ -190,7 +209,7 @@ impl KeyHandle {
 
     /// Returns the recorder of a response to a request of this key.
     pub(crate) fn recorder(&self) -> Recorder {
-        self.table.responses.recorder(self.bucket)
+        self.table.responses.recorder_of_key(self.bucket, self.place.key)
     }
 
     /// Previews the decision about a request.
@@ -203,6 +222,15 @@ impl KeyHandle {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.table.counters.counts(self.place.key)
+    }
+}
+
+/// Returns the recorder of a response to a request of a tenant. Where canaries are divided by key, takes a look-up.
+#[inline]
+pub(super) fn recorder_of(table: &Table, place: BucketPlace, tenant: &str) -> Recorder {
+    match table.responses.is_divided_by_key() {
+        false => table.responses.recorder(place.bucket),
+        true => table.responses.recorder_of_key(place.bucket, table.known_target(place, tenant).key),
     }
 }
 

@@ -1,8 +1,6 @@
 //! The limits of buckets, for refusals that name them: written with each directive, off the request path.
 
-use plimsoll_core::quantity::Limit;
-#[cfg(any(test, feature = "middleware"))]
-use plimsoll_core::quantity::Rate;
+use plimsoll_core::quantity::{Limit, Rate};
 
 use crate::hot::sync::{AtomicU64, Ordering, zeroed};
 
@@ -32,7 +30,6 @@ impl Limits {
     }
 
     /// Returns the limit of a bucket as far as it is known.
-    #[cfg(any(test, feature = "middleware"))]
     pub(crate) fn get(&self, bucket: u32) -> Limit {
         match self.0.get(bucket as usize).map_or(0, |shared| shared.load(Ordering::Relaxed)) {
             0 => Limit::Unknown,

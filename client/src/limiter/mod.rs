@@ -1,14 +1,24 @@
 //! The limiter, which a service calls once for each request.
 
 mod handles;
+// Without a store, nothing asks.
+#[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(dead_code))]
+pub(crate) mod layered;
 mod limits;
+#[cfg(feature = "quota")]
+pub(crate) mod quota;
+mod quotas;
+mod requests;
 mod shard;
 mod status;
 mod waiting;
 
 pub use handles::{BucketHandle, KeyHandle, Peek};
 use handles::{decide_traced, thread_ctx};
+pub(crate) use layered::Layered;
 pub(crate) use limits::Limits;
+pub(crate) use quotas::QuotaDefinitions;
+pub use requests::{Decided, KeyRequest, ObservedResponse};
 pub use shard::Shard;
 pub use status::{BucketStatus, ProblemStatus, Status};
 pub(crate) use waiting::Waiting;

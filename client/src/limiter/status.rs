@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Limiter;
 use crate::FeedState;
 use crate::feed::Control;
+use crate::limiter::layered::Store;
 use crate::subscription::Subscription;
 
 /// The state of a limiter at one moment, to be served as JSON.
@@ -30,6 +31,9 @@ pub struct Status {
     pub unreported: u64,
     /// True while the kill file or `PLIMSOLL_KILL` stops this process from refusing.
     pub local_kill: bool,
+    /// The state of the store of exact quotas: `up`, or `down` while it does not answer. Absent without a store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_store: Option<&'static str>,
     /// The faults in the wiring of the limiter that hold now.
     pub problems: Vec<ProblemStatus>,
     /// Every bucket that was declared or had a request.
@@ -60,6 +64,9 @@ pub struct BucketStatus {
     /// The bucket of the policy with the most similar name, if no policy names this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
+    /// The names of its exact quotas.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<String>,
 }
 
 impl Limiter {
@@ -80,20 +87,31 @@ impl Limiter {
             text: problem.to_string(),
         });
         let problems = problems.collect();
+        let is_up = self.table.layered.store().map(Store::is_up);
+        let quota_store = is_up.map(|is_up| if is_up { "up" } else { "down" });
         match &self.control {
-            Some(control) => Status { problems, ..self.of_control(control) },
-            None => Status { problems, ..Status::default() },
+            Some(control) => Status { problems, quota_store, ..self.of_control(control) },
+            None => Status { problems, quota_store, ..Status::default() },
         }
     }
 
     fn of_control(&self, control: &Control) -> Status {
         let health = self.health();
-        control.subscription.with(|subscription, now| Status {
+        let mut status = control.subscription.with(|subscription, now| Status {
             feed: health.feed,
             connected: health.connected,
             refused: health.refused,
             ..subscription.status(now)
-        })
+        });
+        status.buckets.iter_mut().for_each(|(name, bucket)| bucket.quotas = self.quotas_of(name));
+        status
+    }
+
+    /// Returns the names of the exact quotas of a bucket.
+    fn quotas_of(&self, bucket: &str) -> Vec<String> {
+        let place = self.table.known_bucket(bucket);
+        let quotas = place.and_then(|place| self.table.quotas.get(place.bucket)).unwrap_or_default();
+        quotas.iter().map(|quota| quota.name.to_string()).collect()
     }
 }
 
@@ -107,6 +125,7 @@ impl Subscription {
                 mode: ShownMode::from(self.mode_of(bucket)).as_str(),
                 limit_rps: terms.and_then(|terms| terms.limit.per_second()).map(Rate::per_second),
                 nearest: terms.and_then(|terms| Some(terms.unlisted?.nearest()?.to_owned())),
+                quotas: Vec::new(),
             };
             (bucket.to_string(), status)
         };

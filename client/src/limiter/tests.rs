@@ -43,7 +43,7 @@ fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
 /// Offered, dropped, guard-dropped, would-dropped and would-guard-dropped.
 fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
     let counts = bucket.key(tenant).counts();
-    let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped } = counts;
+    let Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped, .. } = counts;
     [offered, dropped, guard_dropped, would_dropped, would_guard_dropped]
 }
 

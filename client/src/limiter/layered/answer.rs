@@ -1,0 +1,86 @@
+//! What the answer of the exact layer does to a decision, and how it is counted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::decision::{Reason, Refusal, Verdict, WaitClass};
+use plimsoll_core::quota::Quota;
+
+use super::exact::Exact;
+use crate::hot::rng::DrawSource;
+use crate::hot::table::{Table, Target};
+use crate::hot::thread_counters::QuotaOutcome;
+use crate::limiter::Decided;
+use crate::limiter::handles::thread_ctx;
+
+/// A request whose quotas are asked, as far as its counts and its refusal need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    pub(super) target: Target,
+    pub(super) bucket: u32,
+    /// The number of requests that the request counts as; 0 to decide without counting.
+    pub(super) cost: u32,
+}
+
+impl Subject {
+    /// Returns true if refusals are carried out.
+    pub(super) const fn is_enforced(self) -> bool {
+        self.target.word().is_enforced()
+    }
+}
+
+impl Table {
+    /// Refuses a request from memory, before the coin.
+    pub(super) fn repeat(&self, of: Subject, refused: Exact) -> Decided {
+        self.count_quota(of, QuotaOutcome::Repeated, Reason::TenantQuotaExceeded);
+        self.refuse(of, refused)
+    }
+
+    /// Joins the decision of coin and guard, which admit the request, with the answer of the exact layer.
+    pub(super) fn settle(&self, of: Subject, decided: Decided, exact: Exact) -> Decided {
+        let Exact::Refused { reason, .. } = exact else { return decided };
+        if of.is_enforced() {
+            self.count_quota(of, QuotaOutcome::Dropped, reason);
+            return self.refuse(of, exact);
+        }
+        if decided.withheld.is_some() {
+            // Only what coin and guard let pass is a refusal of the quota.
+            return decided;
+        }
+        self.count_quota(of, QuotaOutcome::WouldDropped, reason);
+        let Exact::Refused { quota, .. } = exact else { return decided };
+        Decided { withheld: Some(reason), quota: Some(quota), ..decided }
+    }
+
+    /// Counts a request that was refused because a quota of another of its keys refused it.
+    pub(super) fn count_refused_together(&self, of: Subject, reason: Reason) {
+        self.count_quota(of, QuotaOutcome::Dropped, reason);
+    }
+
+    fn count_quota(&self, of: Subject, outcome: QuotaOutcome, reason: Reason) {
+        if of.cost == 0 {
+            return;
+        }
+        // The coin's decision was counted before. Should the key's id be tombstoned meanwhile, it is not reused within
+        // the deadline of a store.
+        self.counters.count_quota(of.target.key, outcome, of.cost);
+        self.layered.tallies.count(of.bucket, outcome, reason, of.cost);
+    }
+
+    fn refuse(&self, of: Subject, exact: Exact) -> Decided {
+        let Exact::Refused { quota, reason, retry_after, .. } = exact else { return Decided::ADMITTED };
+        let refusal = match reason {
+            Reason::TenantQuotaExceeded => Refusal::until_reset(retry_after.unwrap_or_else(|| every(&quota))),
+            reason => {
+                let class = retry_after.map_or(of.target.word().class(), WaitClass::of);
+                Refusal::new(reason, class, thread_ctx(self).draws.jitter())
+            }
+        };
+        Decided { verdict: Verdict::Refuse(refusal), withheld: None, quota: Some(quota) }
+    }
+}
+
+/// Returns the refill interval: a request for more than a full quota may be smaller after it.
+fn every(quota: &Arc<Quota>) -> Duration {
+    Duration::from_millis(quota.rate.every_ms())
+}

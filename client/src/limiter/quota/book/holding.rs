@@ -1,0 +1,315 @@
+//! What an instance holds of one key of a quota: a lease, a remembered refusal, an allowance, and the requests that
+//! wait for the store. A state machine that takes `now`.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quota::{Quota, QuotaRate};
+use smallvec::SmallVec;
+
+use super::lease::{Lease, lease_ends};
+use super::{Demand, Reply, Tokens};
+
+/// The requests of one key that wait for the store, at most; further ones follow the policy of the quota.
+pub(crate) const WAITING_PER_KEY_MAX: usize = 1_000;
+/// The time after which one request of a refused key asks the store again, so that a reset takes effect.
+pub(crate) const REFUSAL_PROBED_EVERY: Duration = Duration::from_secs(5);
+/// The longest time that a refusal is remembered.
+pub(crate) const REFUSAL_LASTS_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// A request that waits for the store.
+pub(crate) trait Waiter {
+    /// Returns true if the request does not wait any more.
+    fn is_gone(&self) -> bool;
+}
+
+/// The outcome of a call for one waiting request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The tokens that the request needed.
+    Took(Tokens),
+    /// The store has fewer tokens, and how long until it has enough, if ever.
+    Refused(Option<Duration>),
+}
+
+/// The reaction to a request that has to ask the store.
+#[derive(Debug)]
+pub(crate) enum Joined<W> {
+    /// A call to make on behalf of this request, and of those that join it.
+    Call(Demand),
+    /// The request waits for the call that is under way.
+    Waits,
+    /// Too many requests wait.
+    Full(W),
+}
+
+/// The consequences of an answer.
+#[derive(Debug)]
+pub(crate) struct Landed<W> {
+    pub(crate) settled: SmallVec<[(W, Outcome); 4]>,
+    /// The next call, for the requests that still wait.
+    pub(crate) again: Option<Demand>,
+    /// Tokens that nobody needs, to give back to the store.
+    pub(crate) surplus: Tokens,
+}
+
+/// The state of one key of a quota.
+#[derive(Debug)]
+pub(crate) struct Holding<W> {
+    lease: Lease,
+    refusal: Option<Refusal>,
+    allowance: Allowance,
+    /// True while a call of this key is under way.
+    is_calling: bool,
+    waiting: VecDeque<Waiting<W>>,
+}
+
+#[derive(Debug)]
+struct Waiting<W> {
+    need: u64,
+    cost: u64,
+    waiter: W,
+}
+
+/// The least cost that was refused, and until when.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    cost: u64,
+    until: MonoTime,
+    probe_at: MonoTime,
+}
+
+/// The tokens admitted in this interval while the store did not answer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allowance {
+    used: u64,
+    ends: MonoTime,
+}
+
+impl<W: Waiter> Holding<W> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            lease: Lease::new(),
+            refusal: None,
+            allowance: Allowance { used: 0, ends: MonoTime::ZERO },
+            is_calling: false,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes up to `cost` tokens from the lease.
+    pub(crate) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
+        self.lease.cover(cost, now)
+    }
+
+    /// Begins a call ahead of need if the lease is nearly used up.
+    pub(crate) fn ahead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
+        if self.is_calling || !self.lease.is_low(quota, now) {
+            return None;
+        }
+        let extra = self.lease.extra(quota, now);
+        (extra > 0).then(|| {
+            self.is_calling = true;
+            Demand { least: 1, wanted: extra }
+        })
+    }
+
+    /// Returns tokens to the lease, and those beyond it that can be given back to the store.
+    pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
+        let beyond = self.lease.bank(quota, tokens, now);
+        if self.refusal.is_some_and(|refusal| self.lease.tokens() >= refusal.cost) {
+            self.refusal = None;
+        }
+        beyond
+    }
+
+    /// Takes the lease to give it back.
+    pub(crate) fn drain(&mut self, now: MonoTime) -> Tokens {
+        self.lease.drain(now)
+    }
+
+    /// Returns the tokens of the lease.
+    pub(crate) const fn leased(&self) -> u64 {
+        self.lease.tokens()
+    }
+
+    /// Returns the remembered refusal of this cost, and the time until its end. Lets one request pass now and then.
+    pub(crate) fn refuses(&mut self, cost: u64, now: MonoTime) -> Option<Duration> {
+        let refusal = self.refusal.as_mut()?;
+        if now >= refusal.until {
+            self.refusal = None;
+            return None;
+        }
+        if cost < refusal.cost {
+            return None;
+        }
+        if now >= refusal.probe_at {
+            refusal.probe_at = now + REFUSAL_PROBED_EVERY;
+            return None;
+        }
+        Some(refusal.until.since(now))
+    }
+
+    /// Lets a request wait for the store, for `need` of its `cost`.
+    pub(crate) fn join(
+        &mut self,
+        quota: &Quota,
+        (need, cost): (u64, u64),
+        waiter: W,
+        now: MonoTime,
+    ) -> Joined<W> {
+        if self.waiting.len() >= WAITING_PER_KEY_MAX {
+            return Joined::Full(waiter);
+        }
+        self.waiting.push_back(Waiting { need, cost, waiter });
+        if self.is_calling {
+            return Joined::Waits;
+        }
+        match self.next_call(quota, 0, now) {
+            Some(demand) => Joined::Call(demand),
+            None => Joined::Waits,
+        }
+    }
+
+    /// Returns the demand of a call for several keys at once: a lease only if no other call asks for one.
+    pub(crate) fn demand(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Demand {
+        let extra = if self.is_calling { 0 } else { self.lease.extra(quota, now) };
+        Demand { least: need, wanted: need.saturating_add(extra) }
+    }
+
+    /// Takes the answer to the call of this key.
+    pub(crate) fn land(&mut self, quota: &Quota, reply: Reply, sent: MonoTime, now: MonoTime) -> Landed<W> {
+        let mut settled = SmallVec::new();
+        self.heard(quota, reply, now);
+        let ends = lease_ends(quota, reply.refill_in, sent);
+        let mut left = reply.granted;
+        while let Some(first) = self.waiting.front() {
+            let outcome = if first.waiter.is_gone() {
+                None
+            } else if first.need <= left {
+                left -= first.need;
+                Some(Outcome::Took(Tokens { count: first.need, ends }))
+            } else if reply.granted == 0 && first.need > reply.remaining {
+                let wait = holds_in(quota.rate, reply, first.need);
+                let (cost, until) = (first.cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX));
+                self.remember(cost, until, now);
+                Some(Outcome::Refused(wait))
+            } else {
+                break;
+            };
+            if let (Some(waiting), Some(outcome)) = (self.waiting.pop_front(), outcome) {
+                settled.push((waiting.waiter, outcome));
+            }
+        }
+        let surplus = self.bank(quota, Tokens { count: left, ends }, now);
+        self.is_calling = false;
+        // Where another instance was faster, the next call asks for less.
+        let remaining = if reply.granted > 0 { reply.remaining } else { 0 };
+        let again = self.next_call(quota, remaining, now);
+        Landed { settled, again, surplus }
+    }
+
+    /// Notes an answer about this key, for `need` of `cost` tokens of a call for several keys.
+    pub(crate) fn refused(
+        &mut self,
+        quota: &Quota,
+        (need, cost): (u64, u64),
+        reply: Reply,
+        now: MonoTime,
+    ) -> Option<Duration> {
+        let wait = holds_in(quota.rate, reply, need);
+        self.remember(cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX), now);
+        wait
+    }
+
+    /// Notes what an answer says about the bucket.
+    pub(crate) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
+        let had = reply.granted.saturating_add(reply.remaining);
+        if self.refusal.is_some_and(|refusal| had >= refusal.cost) {
+            self.refusal = None;
+        }
+        if reply.remaining < quota.lease() {
+            self.lease.pause_ahead(reply.refill_in, now);
+        }
+    }
+
+    /// Ends the call without an answer: nobody waits for it any more.
+    pub(crate) fn fail(&mut self) -> SmallVec<[W; 4]> {
+        self.is_calling = false;
+        self.waiting.drain(..).map(|waiting| waiting.waiter).collect()
+    }
+
+    /// Admits `need` tokens out of the allowance for a store that does not answer, and returns the end of the allowance;
+    /// or else the time until the next.
+    pub(crate) fn allow(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Result<MonoTime, Duration> {
+        let allowance = &mut self.allowance;
+        if now >= allowance.ends {
+            let every = Duration::from_millis(quota.rate.every_ms()).max(Duration::from_secs(1));
+            *allowance = Allowance { used: 0, ends: now + every };
+        }
+        match allowance.used.checked_add(need).filter(|used| *used <= quota.bounded()) {
+            Some(used) => {
+                allowance.used = used;
+                Ok(allowance.ends)
+            }
+            None => Err(allowance.ends.since(now)),
+        }
+    }
+
+    /// Takes an admission out of the allowance that ends at `ends` back: another quota of the request refused.
+    pub(crate) fn disallow(&mut self, need: u64, ends: MonoTime) {
+        if self.allowance.ends == ends {
+            self.allowance.used = self.allowance.used.saturating_sub(need);
+        }
+    }
+
+    /// Returns true if nothing would be lost with this state.
+    pub(super) fn is_idle(&self, now: MonoTime) -> bool {
+        !self.is_calling
+            && self.waiting.is_empty()
+            && self.lease.is_over(now)
+            && self.refusal.is_none_or(|refusal| now >= refusal.until)
+            && now >= self.allowance.ends
+    }
+
+    fn remember(&mut self, cost: u64, until: MonoTime, now: MonoTime) {
+        let until = until.min(now + REFUSAL_LASTS_MAX);
+        let probe_at = now + REFUSAL_PROBED_EVERY;
+        self.refusal = Some(match self.refusal {
+            // The lesser cost holds its tokens no later than the greater.
+            Some(known) if now < known.until && known.cost < cost => Refusal { probe_at, ..known },
+            _ => Refusal { cost, until, probe_at },
+        });
+    }
+
+    /// Makes the call for the requests that wait, of a bucket that had `remaining` tokens a moment ago. It asks for those
+    /// that these serve at once: a store grants only a part of what is asked for beyond the least.
+    fn next_call(&mut self, quota: &Quota, remaining: u64, now: MonoTime) -> Option<Demand> {
+        let mut least = self.waiting.front()?.need;
+        let mut needs = 0_u64;
+        for waiting in &self.waiting {
+            needs = needs.saturating_add(waiting.need);
+            if needs <= remaining {
+                least = needs;
+            }
+        }
+        let extra = self.lease.extra(quota, now);
+        self.is_calling = true;
+        Some(Demand { least, wanted: needs.saturating_add(extra) })
+    }
+}
+
+/// Returns the time until a bucket holds `need` tokens if nothing is taken; `None` if it never does.
+pub(super) fn holds_in(rate: QuotaRate, reply: Reply, need: u64) -> Option<Duration> {
+    if need > rate.max() {
+        return None;
+    }
+    let missing = need.saturating_sub(reply.remaining);
+    if missing == 0 {
+        return Some(Duration::ZERO);
+    }
+    let further = missing.div_ceil(rate.refill()) - 1;
+    let further = Duration::from_millis(further.saturating_mul(rate.every_ms()));
+    Some(reply.refill_in.saturating_add(further))
+}

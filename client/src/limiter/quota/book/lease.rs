@@ -1,0 +1,111 @@
+//! The tokens of one key that an instance holds ahead of the requests that use them.
+
+use std::time::Duration;
+
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quota::Quota;
+
+use super::Tokens;
+
+/// The time that a lease lasts where its bucket is refilled more often.
+pub(crate) const LEASE_LASTS: Duration = Duration::from_secs(1);
+/// The time within which a lease that is used up was too small.
+const GROWS_WITHIN: Duration = Duration::from_secs(1);
+/// The time after which a lease that was not used up is too large.
+const SHRINKS_AFTER: Duration = Duration::from_secs(10);
+/// The longest pause between two calls ahead of need, after the store had nothing to lease.
+const AHEAD_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Tokens that the store has debited and no request has used. At most [`Quota::lease`].
+///
+/// A lease ends at the next refill of its bucket, when the tokens are lost: after a refill they would come on top of a
+/// full bucket. Its size begins at one token, doubles when a lease is used up within [`GROWS_WITHIN`], and halves when
+/// one lasts longer than [`SHRINKS_AFTER`] or ends unused.
+#[derive(Debug)]
+pub(super) struct Lease {
+    tokens: u64,
+    ends: MonoTime,
+    size: u64,
+    /// The time of the last call; `None` before the first.
+    called_at: Option<MonoTime>,
+    /// The time before which no call ahead of need is made.
+    ahead_from: MonoTime,
+}
+
+impl Lease {
+    pub(super) const fn new() -> Self {
+        Self { tokens: 0, ends: MonoTime::ZERO, size: 1, called_at: None, ahead_from: MonoTime::ZERO }
+    }
+
+    /// Takes up to `cost` tokens.
+    pub(super) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
+        self.expire(now);
+        let count = self.tokens.min(cost);
+        self.tokens -= count;
+        Tokens { count, ends: self.ends }
+    }
+
+    /// Returns the tokens held.
+    pub(super) const fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Returns true if no token is held.
+    pub(super) fn is_over(&self, now: MonoTime) -> bool {
+        self.tokens == 0 || now >= self.ends
+    }
+
+    /// Adds tokens up to the lease of the quota, and returns those beyond it that can be given back.
+    pub(super) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
+        self.expire(now);
+        if tokens.count == 0 || now >= tokens.ends {
+            return Tokens { count: 0, ..tokens };
+        }
+        let room = if quota.lease() > 1 { quota.lease().saturating_sub(self.tokens) } else { 0 };
+        let kept = tokens.count.min(room);
+        if kept > 0 {
+            self.ends = if self.tokens == 0 { tokens.ends } else { self.ends.min(tokens.ends) };
+            self.tokens += kept;
+        }
+        Tokens { count: tokens.count - kept, ..tokens }.returnable(now)
+    }
+
+    /// Takes all tokens that can still be given back.
+    pub(super) fn drain(&mut self, now: MonoTime) -> Tokens {
+        Tokens { count: std::mem::take(&mut self.tokens), ends: self.ends }.returnable(now)
+    }
+
+    /// Returns true if a call ahead of need is due: a quarter of the lease is left.
+    pub(super) fn is_low(&self, quota: &Quota, now: MonoTime) -> bool {
+        quota.lease() > 1 && self.size >= 4 && self.tokens <= self.size / 4 && now >= self.ahead_from
+    }
+
+    /// Returns the tokens beyond its need that the next call asks for, once a lease is used up.
+    pub(super) fn extra(&mut self, quota: &Quota, now: MonoTime) -> u64 {
+        match self.called_at.replace(now).map(|called_at| now.since(called_at)) {
+            Some(lasted) if lasted < GROWS_WITHIN => self.size = self.size.saturating_mul(2),
+            Some(lasted) if lasted > SHRINKS_AFTER => self.size = (self.size / 2).max(1),
+            _ => {}
+        }
+        self.size = self.size.min(quota.lease());
+        (self.size - 1).saturating_sub(self.tokens)
+    }
+
+    /// Puts the next call ahead of need off: the bucket has little left.
+    pub(super) fn pause_ahead(&mut self, refill_in: Duration, now: MonoTime) {
+        self.ahead_from = now + refill_in.min(AHEAD_PAUSE_MAX);
+    }
+
+    fn expire(&mut self, now: MonoTime) {
+        if self.tokens > 0 && now >= self.ends {
+            self.tokens = 0;
+            self.size = (self.size / 2).max(1);
+        }
+    }
+}
+
+/// Returns the end of a lease that was asked for at `sent`.
+pub(crate) fn lease_ends(quota: &Quota, refill_in: Duration, sent: MonoTime) -> MonoTime {
+    let every = Duration::from_millis(quota.rate.every_ms());
+    sent + if every < LEASE_LASTS { LEASE_LASTS } else { refill_in }
+}

@@ -1,0 +1,226 @@
+//! The book of an instance: what it holds of each key of each quota, in shards that are locked for a moment.
+
+pub(super) mod holding;
+mod lease;
+
+pub(super) use holding::{Joined, Outcome, Waiter};
+pub(super) use lease::lease_ends;
+
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quota::{Quota, QuotaKey};
+
+use holding::Holding;
+
+/// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a bounded
+/// allowance would have to be counted.
+pub(crate) const KEYS_MAX: usize = 100_000;
+/// The parts of the book with a lock each.
+const SHARDS: usize = 32;
+/// The time between two searches of a full shard for idle keys.
+const SWEPT_EVERY: Duration = Duration::from_millis(100);
+/// The time within which tokens that near their end are not given back, so that they arrive before the refill.
+const GIVE_BEFORE_END: Duration = Duration::from_millis(100);
+/// The tenant of the keys that all tenants share. No name has this character.
+pub(super) const EVERY_TENANT: &str = "*";
+
+/// Tokens that the store has debited, and the time when they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tokens {
+    pub(crate) count: u64,
+    pub(crate) ends: MonoTime,
+}
+
+impl Tokens {
+    /// Adds tokens; all end with the first.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self.count, other.count) {
+            (_, 0) => self,
+            (0, _) => other,
+            (one, two) => Self { count: one + two, ends: self.ends.min(other.ends) },
+        }
+    }
+
+    /// Returns the tokens that can be given back: those that arrive before their bucket is refilled.
+    pub(super) fn returnable(self, now: MonoTime) -> Self {
+        if now + GIVE_BEFORE_END < self.ends { self } else { Self { count: 0, ..self } }
+    }
+}
+
+/// The tokens that a call asks for: at least `least`, and with the lease `wanted`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    pub(crate) least: u64,
+    pub(crate) wanted: u64,
+}
+
+/// The answer of a store about one bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The tokens taken; 0 if a bucket of the call had fewer than its least.
+    pub(crate) granted: u64,
+    /// The tokens left.
+    pub(crate) remaining: u64,
+    /// The time until the next refill.
+    pub(crate) refill_in: Duration,
+}
+
+/// The identity of a token bucket: the quota by name and rate, and the tenant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BucketId<'a> {
+    pub(super) quota: &'a Arc<Quota>,
+    tenant: &'a str,
+    hash: u64,
+}
+
+impl BucketId<'_> {
+    /// Returns the tenant, or [`EVERY_TENANT`].
+    pub(super) const fn tenant(&self) -> &str {
+        self.tenant
+    }
+
+    /// Returns true for the same token bucket.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.hash == other.hash
+            && self.tenant == other.tenant
+            && self.quota.rate == other.quota.rate
+            && self.quota.name == other.quota.name
+    }
+}
+
+/// The state of all keys.
+#[derive(Debug)]
+pub(super) struct Book<W> {
+    shards: Box<[Mutex<Shard<W>>]>,
+    hasher: FixedState,
+    keys_max: usize,
+}
+
+#[derive(Debug)]
+struct Shard<W> {
+    table: HashTable<Kept<W>>,
+    swept_at: MonoTime,
+}
+
+#[derive(Debug)]
+struct Kept<W> {
+    hash: u64,
+    quota: Arc<Quota>,
+    tenant: Box<str>,
+    holding: Holding<W>,
+}
+
+impl<W: Waiter> Book<W> {
+    /// Makes an empty book for so many keys.
+    pub(super) fn new(keys_max: usize, seed: u64) -> Self {
+        let shard = || Mutex::new(Shard { table: HashTable::new(), swept_at: MonoTime::ZERO });
+        let shards = std::iter::repeat_with(shard).take(SHARDS).collect();
+        Self { shards, hasher: FixedState::with_seed(seed), keys_max }
+    }
+
+    /// Returns the identity of the token bucket of a tenant.
+    pub(super) fn id<'a>(&self, quota: &'a Arc<Quota>, tenant: &'a str) -> BucketId<'a> {
+        let tenant = match quota.key {
+            QuotaKey::Tenant => tenant,
+            QuotaKey::Global => EVERY_TENANT,
+        };
+        let mut hasher = self.hasher.build_hasher();
+        quota.name.as_str().hash(&mut hasher);
+        quota.rate.hash(&mut hasher);
+        tenant.hash(&mut hasher);
+        BucketId { quota, tenant, hash: hasher.finish() }
+    }
+
+    /// Calls `f` with the state of a key if there is any.
+    pub(super) fn known<T>(&self, id: &BucketId<'_>, f: impl FnOnce(&mut Holding<W>) -> T) -> Option<T> {
+        let mut shard = self.lock(id.hash);
+        let kept = shard.table.find_mut(id.hash, |kept| kept.is(id))?;
+        Some(f(&mut kept.holding))
+    }
+
+    /// Calls `f` with the state of a key, which begins if there is room for it.
+    pub(super) fn with<T>(
+        &self,
+        id: &BucketId<'_>,
+        now: MonoTime,
+        f: impl FnOnce(&mut Holding<W>) -> T,
+    ) -> Option<T> {
+        let mut shard = self.lock(id.hash);
+        if let Some(kept) = shard.table.find_mut(id.hash, |kept| kept.is(id)) {
+            return Some(f(&mut kept.holding));
+        }
+        if shard.table.len() >= (self.keys_max / SHARDS).max(1) && !shard.sweep(now) {
+            return None;
+        }
+        let entry = shard.table.entry(id.hash, |kept| kept.is(id), |kept| kept.hash);
+        let mut entry = match entry {
+            Entry::Occupied(entry) => entry,
+            Entry::Vacant(entry) => entry.insert(Kept {
+                hash: id.hash,
+                quota: Arc::clone(id.quota),
+                tenant: id.tenant.into(),
+                holding: Holding::new(),
+            }),
+        };
+        Some(f(&mut entry.get_mut().holding))
+    }
+
+    /// Takes all leases, and calls `f` with those that can be given back.
+    pub(super) fn drain(&self, now: MonoTime, mut f: impl FnMut(&Arc<Quota>, &str, Tokens)) {
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for kept in &mut shard.table {
+                let tokens = kept.holding.drain(now);
+                if tokens.count > 0 {
+                    f(&kept.quota, &kept.tenant, tokens);
+                }
+            }
+        }
+    }
+
+    /// Returns the number of keys, and the tokens of their leases.
+    pub(super) fn held(&self) -> (usize, u64) {
+        let shards = self.shards.iter().map(|shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let leased =
+                shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.leased()));
+            (shard.table.len(), leased)
+        });
+        shards.fold((0, 0), |(keys, leased), (more, tokens)| (keys + more, leased.saturating_add(tokens)))
+    }
+
+    fn lock(&self, hash: u64) -> MutexGuard<'_, Shard<W>> {
+        // The table uses the low bits and the highest seven.
+        let at = (hash >> 32) as usize % SHARDS;
+        debug_assert_eq!(self.shards.len(), SHARDS);
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: Waiter> Shard<W> {
+    /// Evicts the keys without a state, and returns true if there is room.
+    fn sweep(&mut self, now: MonoTime) -> bool {
+        if now < self.swept_at + SWEPT_EVERY && self.swept_at > MonoTime::ZERO {
+            return false;
+        }
+        self.swept_at = now;
+        let before = self.table.len();
+        self.table.retain(|kept| !kept.holding.is_idle(now));
+        self.table.len() < before
+    }
+}
+
+impl<W> Kept<W> {
+    fn is(&self, id: &BucketId<'_>) -> bool {
+        self.hash == id.hash
+            && &*self.tenant == id.tenant
+            && self.quota.rate == id.quota.rate
+            && self.quota.name == id.quota.name
+    }
+}

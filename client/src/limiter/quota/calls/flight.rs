@@ -1,0 +1,81 @@
+//! The call of one key that its requests share.
+
+use std::sync::Arc;
+
+use plimsoll_core::quota::Quota;
+
+use super::Shared;
+use crate::limiter::quota::book::{Demand, Outcome};
+use crate::limiter::quota::held::{Held, Settled};
+use crate::limiter::quota::store::Ask;
+
+/// The call of one key, for all requests that wait for it. Dropped before its end, it ends their wait.
+#[derive(Debug)]
+pub(super) struct Flight {
+    shared: Arc<Shared>,
+    quota: Arc<Quota>,
+    tenant: Arc<str>,
+    is_landed: bool,
+}
+
+impl Flight {
+    pub(super) const fn new(shared: Arc<Shared>, quota: Arc<Quota>, tenant: Arc<str>) -> Self {
+        Self { shared, quota, tenant, is_landed: false }
+    }
+
+    /// Asks until no request waits.
+    pub(super) async fn run(mut self, mut demand: Demand) {
+        loop {
+            let ask = Ask { quota: Arc::clone(&self.quota), tenant: Arc::clone(&self.tenant), demand };
+            let sent = self.shared.now();
+            let result = self.shared.call(Arc::from([ask])).await;
+            let Ok((replies, _place)) = result else { return };
+            let Some(reply) = replies.first().copied() else { return };
+            let now = self.shared.now();
+            let id = self.shared.book.id(&self.quota, &self.tenant);
+            let landed = self.shared.book.known(&id, |holding| {
+                let mut landed = holding.land(&self.quota, reply, sent, now);
+                if self.shared.is_closed() {
+                    landed.surplus = landed.surplus.and(holding.drain(now));
+                }
+                landed
+            });
+            let Some(landed) = landed else { return };
+            for (waits, outcome) in landed.settled {
+                // A request that has just left drops its tokens, which return.
+                let _ = waits.0.send(self.settled(outcome));
+            }
+            self.shared.give(&self.quota, &self.tenant, landed.surplus);
+            match landed.again {
+                Some(again) => demand = again,
+                None => {
+                    self.is_landed = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn settled(&self, outcome: Outcome) -> Settled {
+        match outcome {
+            Outcome::Took(tokens) => Settled::Took(Held::new(
+                Arc::clone(&self.shared),
+                Arc::clone(&self.quota),
+                Arc::clone(&self.tenant),
+                tokens,
+            )),
+            Outcome::Refused(wait) => Settled::Refused(wait),
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        if !self.is_landed {
+            let id = self.shared.book.id(&self.quota, &self.tenant);
+            for waits in self.shared.book.known(&id, |holding| holding.fail()).into_iter().flatten() {
+                let _ = waits.0.send(Settled::Failed);
+            }
+        }
+    }
+}

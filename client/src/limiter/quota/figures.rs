@@ -1,0 +1,123 @@
+//! Counters of the exact layer, exported as metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use plimsoll_core::quota::OnStoreError;
+
+use super::store::Failure;
+use crate::responses::Durations;
+
+/// The upper bounds of the times of calls in seconds; one more bin is for longer ones.
+const CALL_SECONDS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0];
+/// The policies in the order of their discriminants.
+const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
+const _: () = assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
+
+/// Counters and the histogram of calls.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    granted: AtomicU64,
+    refused: AtomicU64,
+    failures: [AtomicU64; Failure::ALL.len()],
+    degraded: [AtomicU64; POLICIES.len()],
+    late: AtomicU64,
+    given: AtomicU64,
+    bins: [AtomicU64; CALL_SECONDS.len() + 1],
+    micros: AtomicU64,
+}
+
+/// The counters and gauges of the exact layer at one time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StoreCounters {
+    /// Calls to the store by result: `granted`, `refused`, and the failures, among them calls that an open breaker
+    /// (`not_asked`) or a bound (`overflow`) kept from the store.
+    pub(crate) requests: Vec<(&'static str, u64)>,
+    /// Decisions about a quota without its store, by policy: `allow_bounded`, `allow`, `deny`.
+    pub(crate) degraded: Vec<(&'static str, u64)>,
+    /// Answers that came after the request had stopped waiting.
+    pub(crate) late: u64,
+    /// Tokens given back.
+    pub(crate) given: u64,
+    /// False while a breaker is open.
+    pub(crate) is_up: bool,
+    /// The keys in memory.
+    pub(crate) keys: u64,
+    /// The tokens of leases.
+    pub(crate) leased: u64,
+    /// The times of calls that were answered in time.
+    pub(crate) durations: Durations,
+}
+
+impl Figures {
+    /// Counts an answer.
+    pub(super) fn answered(&self, is_granted: bool) {
+        add(if is_granted { &self.granted } else { &self.refused }, 1);
+    }
+
+    /// Counts a call without an answer.
+    pub(super) fn failed(&self, failure: Failure) {
+        if let Some(counter) = self.failures.get(failure as usize) {
+            add(counter, 1);
+        }
+    }
+
+    /// Counts the time of a call.
+    pub(super) fn took(&self, took: Duration) {
+        let seconds = took.as_secs_f64();
+        let bin = CALL_SECONDS.partition_point(|bound| *bound < seconds);
+        if let Some(counter) = self.bins.get(bin) {
+            add(counter, 1);
+        }
+        add(&self.micros, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a decision without the store.
+    pub(super) fn degraded(&self, policy: OnStoreError) {
+        if let Some(counter) = self.degraded.get(policy as usize) {
+            add(counter, 1);
+        }
+    }
+
+    /// Counts an answer that came too late.
+    pub(super) fn late(&self) {
+        add(&self.late, 1);
+    }
+
+    /// Counts tokens given back.
+    pub(super) fn given(&self, tokens: u64) {
+        add(&self.given, tokens);
+    }
+
+    /// Returns the counters, with the state of the store and of the book.
+    pub(super) fn counters(&self, is_up: bool, (keys, leased): (usize, u64)) -> StoreCounters {
+        let failures = Failure::ALL.iter().zip(&self.failures);
+        let mut requests = vec![("granted", get(&self.granted)), ("refused", get(&self.refused))];
+        requests.extend(failures.map(|(failure, counter)| (failure.as_str(), get(counter))));
+        let mut count = 0;
+        let buckets = CALL_SECONDS.iter().zip(&self.bins).map(|(bound, counter)| {
+            count += get(counter);
+            (*bound, count)
+        });
+        let buckets = buckets.collect();
+        let count = count + self.bins.last().map_or(0, get);
+        StoreCounters {
+            requests,
+            degraded: POLICIES.into_iter().zip(self.degraded.iter().map(get)).collect(),
+            late: get(&self.late),
+            given: get(&self.given),
+            is_up,
+            keys: keys as u64,
+            leased,
+            durations: Durations { buckets, sum: get(&self.micros) as f64 / 1e6, count },
+        }
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}

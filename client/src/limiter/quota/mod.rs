@@ -1,0 +1,135 @@
+//! Exact quotas of a limiter: what is asked of the store behind the coin, and what is decided without it.
+
+mod book;
+mod calls;
+mod config;
+mod figures;
+mod held;
+mod store;
+mod taking;
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests;
+
+pub use config::{QuotaStore, QuotaStoreError};
+pub(crate) use figures::StoreCounters;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::decision::Reason;
+use plimsoll_core::quantity::MonoTime;
+use smallvec::SmallVec;
+
+use crate::limiter::layered::{Asked, Exact, Taking};
+use calls::Shared;
+use store::Store;
+use taking::Need;
+
+/// The quotas of one request that are decided without an allocation.
+const QUOTAS_ON_STACK: usize = 8;
+
+/// The exact quotas of one limiter. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Quotas {
+    shared: Arc<Shared>,
+}
+
+impl Quotas {
+    /// Makes the quotas that a store decides. Connects with the first call.
+    ///
+    /// # Errors
+    /// When a file of the configuration cannot be read.
+    pub(crate) fn new(store: &QuotaStore) -> Result<Self, QuotaStoreError> {
+        let seed = getrandom::u64().unwrap_or_default();
+        let shared = Shared::new(Store::new(store, seed)?, store.to_string(), store.timeout, seed);
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Makes quotas on these buckets.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub(crate) fn on_memory(memory: &store::memory::Memory, timeout: Duration) -> Self {
+        let shared = Shared::new(Store::Memory(memory.clone()), "memory".to_owned(), timeout, 1);
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns the refusal that is remembered for one of these keys. Lets one request in 5 s pass, which asks again.
+    pub(crate) fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
+        let now = self.shared.now();
+        asked.iter().enumerate().find_map(|(at, asked)| {
+            asked.quotas.iter().find_map(|quota| {
+                let id = self.shared.book.id(quota, asked.tenant);
+                let cost = u64::from(asked.cost.max(1));
+                let wait = self.shared.book.known(&id, |holding| holding.refuses(cost, now))??;
+                Some(Exact::Refused {
+                    at,
+                    quota: Arc::clone(quota),
+                    reason: Reason::TenantQuotaExceeded,
+                    retry_after: (u64::from(asked.cost) <= quota.rate.max()).then_some(wait),
+                })
+            })
+        })
+    }
+
+    /// Takes the cost of a request from all quotas of all its keys, or from none. A token bucket that several of its
+    /// keys name gives the largest of their costs, once.
+    pub(crate) fn take(&self, asked: &[Asked<'_>]) -> Taking {
+        let now = self.shared.now();
+        let mut needs: SmallVec<[Need<'_>; QUOTAS_ON_STACK]> = SmallVec::new();
+        for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.cost > 0) {
+            for quota in asked.quotas {
+                let (id, cost) = (self.shared.book.id(quota, asked.tenant), u64::from(asked.cost));
+                match needs.iter_mut().find(|need| need.id.is_same(&id)) {
+                    Some(same) => same.cost = same.cost.max(cost),
+                    None => needs.push(Need::new(at, id, cost)),
+                }
+            }
+        }
+        let mut is_covered = true;
+        for need in &mut needs {
+            is_covered &= self.cover(need, now);
+        }
+        match is_covered {
+            true => Taking::Ready(Exact::Granted),
+            false => self.shared.ask(&needs, now),
+        }
+    }
+
+    /// Connects in the background, so that the first request need not. Must be called within a runtime.
+    pub(crate) fn warm(&self) {
+        self.shared.warm();
+    }
+
+    /// Gives the leases back to the store, and takes no more. Requests that come later follow the policies.
+    pub(crate) async fn close(&self, within: Duration) {
+        self.shared.close(within).await;
+    }
+
+    /// Returns false while a breaker is open.
+    pub(crate) fn is_up(&self) -> bool {
+        self.shared.is_answering()
+    }
+
+    /// Returns the counters and gauges of now.
+    pub(crate) fn counters(&self) -> StoreCounters {
+        self.shared.counters()
+    }
+
+    /// Takes what the lease of a key has, and begins a call ahead of need.
+    #[inline]
+    fn cover(&self, need: &mut Need<'_>, now: MonoTime) -> bool {
+        let is_up = self.shared.is_up();
+        let covered = self.shared.book.known(&need.id, |holding| {
+            let tokens = holding.cover(need.cost, now);
+            let ahead =
+                if is_up && tokens.count == need.cost { holding.ahead(need.id.quota, now) } else { None };
+            (tokens, ahead)
+        });
+        let Some((tokens, ahead)) = covered else { return false };
+        need.covered = tokens;
+        if let Some(demand) = ahead {
+            self.shared.fly(&need.id, demand);
+        }
+        tokens.count == need.cost
+    }
+}

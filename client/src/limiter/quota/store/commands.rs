@@ -1,0 +1,191 @@
+//! The commands of stores: those of the quota server, and a script for Redis that decides alike.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::{Cmd, Script, Value, cmd, from_redis_value};
+
+use super::{Ask, Reply, millis};
+
+const TAKE: &str = include_str!("take.lua");
+const GIVE: &str = include_str!("give.lua");
+
+/// The commands that a store understands.
+#[derive(Debug)]
+pub(in super::super) enum Dialect {
+    /// A quota server of Plimsoll.
+    Server,
+    /// Redis, by scripts.
+    Redis {
+        /// The script of takes, whose hash names it.
+        take: Script,
+        /// The script of gives.
+        give: Script,
+        /// A number of this process, which makes marks of gives unique.
+        process: u64,
+        /// The gives so far.
+        gives: AtomicU64,
+    },
+}
+
+impl Dialect {
+    /// Makes the dialect of Redis for one process.
+    pub(super) fn redis(process: u64) -> Self {
+        let gives = AtomicU64::new(0);
+        Self::Redis { take: Script::new(TAKE), give: Script::new(GIVE), process, gives }
+    }
+
+    /// Returns the number of the next give.
+    pub(super) fn next_mark(&self) -> u64 {
+        match self {
+            Self::Server => 0,
+            Self::Redis { gives, .. } => gives.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+}
+
+/// Makes a take. `is_full` sends the text of a script instead of its hash.
+pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cmd {
+    match dialect {
+        Dialect::Server => {
+            let mut command = cmd("QUOTA.TAKE");
+            for ask in asks {
+                command.arg(server_key(ask));
+                rate_and_demand(&mut command, ask);
+            }
+            command
+        }
+        Dialect::Redis { take, .. } => {
+            let mut command = script(take, TAKE, is_full);
+            command.arg(asks.len());
+            for ask in asks {
+                command.arg(redis_key(ask));
+            }
+            for ask in asks {
+                rate_and_demand(&mut command, ask);
+            }
+            command
+        }
+    }
+}
+
+/// Makes a give of `ask.demand.least` tokens.
+pub(super) fn give_command(dialect: &Dialect, ask: &Ask, mark: u64, is_full: bool) -> Cmd {
+    let (rate, tokens) = (ask.quota.rate, ask.demand.least);
+    match dialect {
+        Dialect::Server => {
+            let mut command = cmd("QUOTA.GIVE");
+            command.arg(server_key(ask)).arg(rate.max()).arg(rate.refill()).arg(rate.every_ms()).arg(tokens);
+            command
+        }
+        Dialect::Redis { give, process, .. } => {
+            let mut command = script(give, GIVE, is_full);
+            command.arg(2).arg(redis_key(ask));
+            command.arg(format!("plimsoll:{{{}}}:give:{process:016x}:{mark}", ask.tenant_in_key()));
+            command.arg(rate.max()).arg(tokens);
+            command
+        }
+    }
+}
+
+/// Reads the reply to a take; `None` if it is none.
+pub(super) fn parse(value: Value, asks: &[Ask]) -> Option<Vec<Reply>> {
+    let rows: Vec<Vec<i64>> = from_redis_value(value).ok()?;
+    if rows.len() != asks.len() {
+        return None;
+    }
+    let replies = rows.iter().zip(asks).map(|(row, ask)| {
+        let &[granted, remaining, refill_in, _] = row.as_slice() else { return None };
+        let (granted, remaining) = (u64::try_from(granted).ok()?, u64::try_from(remaining).ok()?);
+        let demand = ask.demand;
+        let is_granted = granted >= demand.least && granted <= demand.wanted.max(demand.least);
+        // A refill is never further than one interval, whatever a store says: leases and waits follow it.
+        let refill_in = millis(refill_in).min(Duration::from_millis(ask.quota.rate.every_ms()));
+        (granted == 0 || is_granted).then_some(Reply { granted, remaining, refill_in })
+    });
+    let replies = replies.collect::<Option<Vec<_>>>()?;
+    let granted = replies.iter().filter(|reply| reply.granted > 0).count();
+    (granted == 0 || granted == replies.len()).then_some(replies)
+}
+
+fn script(script: &Script, text: &str, is_full: bool) -> Cmd {
+    let mut command = cmd(if is_full { "EVAL" } else { "EVALSHA" });
+    command.arg(if is_full { text } else { script.get_hash() });
+    command
+}
+
+fn rate_and_demand(command: &mut Cmd, ask: &Ask) {
+    let (rate, demand) = (ask.quota.rate, ask.demand);
+    command.arg(rate.max()).arg(rate.refill()).arg(rate.every_ms()).arg(demand.least).arg(demand.wanted);
+}
+
+/// The key at a quota server, which makes the rate a part of it.
+fn server_key(ask: &Ask) -> String {
+    format!("{{{}}}:{}", ask.tenant_in_key(), ask.quota.name)
+}
+
+/// The key at Redis. The tenant in braces is what Redis Cluster finds the slot by.
+fn redis_key(ask: &Ask) -> String {
+    let (tenant, name, rate) = (ask.tenant_in_key(), &ask.quota.name, ask.quota.rate);
+    format!("plimsoll:{{{tenant}}}:{name}:{}:{}:{}", rate.max(), rate.refill(), rate.every_ms())
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
+
+    use super::super::Demand;
+    use super::*;
+
+    fn asks(count: usize) -> Vec<Ask> {
+        let rate = QuotaRate::new(100, 100, 60_000).unwrap();
+        let name = "calls".parse().unwrap();
+        let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 10).unwrap();
+        let demand = Demand { least: 2, wanted: 10 };
+        let ask = Ask { quota: Arc::new(quota), tenant: "acme".into(), demand };
+        vec![ask; count]
+    }
+
+    fn rows(rows: &[&[i64]]) -> Value {
+        let row = |row: &&[i64]| Value::Array(row.iter().copied().map(Value::Int).collect());
+        Value::Array(rows.iter().map(row).collect())
+    }
+
+    #[test]
+    fn reply_of_a_hostile_store_is_no_answer() {
+        let good: &[i64] = &[2, 5, 100, 0];
+        for (reply, count) in [
+            (Value::Nil, 1),
+            (Value::Okay, 1),
+            (Value::Int(5), 1),
+            (Value::BulkString(vec![0xff; 99]), 1),
+            (Value::Array(vec![Value::Nil]), 1),
+            (Value::Array(vec![Value::Array(vec![Value::BulkString(b"x".to_vec()); 4])]), 1),
+            (rows(&[]), 1),
+            (rows(&[good, good]), 1),
+            (rows(&[good]), 2),
+            (rows(&[&[2, 5, 100]]), 1),
+            (rows(&[&[2, 5, 100, 0, 0]]), 1),
+            (rows(&[&[1, 5, 100, 0]]), 1),
+            (rows(&[&[11, 5, 100, 0]]), 1),
+            (rows(&[&[i64::MAX, 5, 100, 0]]), 1),
+            (rows(&[&[-1, 5, 100, 0]]), 1),
+            (rows(&[&[2, -5, 100, 0]]), 1),
+            (rows(&[good, &[0, 5, 100, 0]]), 2),
+        ] {
+            let text = format!("{reply:?}");
+            assert_eq!(parse(reply, &asks(count)), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn refill_of_a_hostile_store_is_at_most_one_interval_away() {
+        for (said, kept) in [(100, 100), (60_000, 60_000), (60_001, 60_000), (i64::MAX, 60_000), (-1, 0)] {
+            let replies = parse(rows(&[&[2, i64::MAX, said, -1]]), &asks(1)).unwrap();
+            assert_eq!(replies[0].refill_in, Duration::from_millis(kept), "{said}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! The connections to a store: a few, each shared by all requests, made when they are needed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::{ClusterClient, ClusterClientBuilder};
+use redis::cluster_async::ClusterConnection;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsMode, Value,
+};
+
+use super::Failure;
+use super::hint::hint;
+use crate::limiter::quota::config::{QuotaStore, QuotaStoreError, StoreKind};
+
+/// The connections to one server. Redis Cluster has this number to each node.
+const CONNECTIONS: usize = 2;
+/// The time to connect, at most.
+pub(in super::super) const CONNECT_MAX: Duration = Duration::from_secs(1);
+/// The time that a connection waits for a reply which no request waits for any more.
+pub(in super::super) const LATE_MAX: Duration = Duration::from_secs(2);
+/// The characters of an error that are kept for the log.
+const FAULT_CHARS_MAX: usize = 200;
+/// The retries of Redis Cluster, for keys that have moved.
+const CLUSTER_RETRIES: u32 = 2;
+
+/// The connections to one store.
+#[derive(Debug)]
+pub(in super::super) struct Connections {
+    config: QuotaStore,
+    slots: [Slot; CONNECTIONS],
+    next: AtomicUsize,
+    /// The last error since the last answer.
+    fault: Mutex<Option<String>>,
+}
+
+/// A place for one connection.
+#[derive(Default)]
+struct Slot {
+    open: Mutex<Option<(u64, Connection)>>,
+    /// Held while a connection is made, and the number of those made.
+    connecting: tokio::sync::Mutex<u64>,
+}
+
+#[derive(Clone)]
+enum Connection {
+    One(MultiplexedConnection),
+    Cluster(Box<ClusterConnection>),
+}
+
+impl Connections {
+    /// Checks what can be checked without a connection.
+    pub(super) fn new(config: QuotaStore) -> Result<Self, QuotaStoreError> {
+        config.check()?;
+        if config.is_tls {
+            ensure_provider();
+        }
+        Ok(Self { config, slots: Default::default(), next: AtomicUsize::new(0), fault: Mutex::default() })
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        self.config.kind == StoreKind::Cluster
+    }
+
+    /// Runs a command, made for a server that may know the script; once more with its text if it does not.
+    pub(super) async fn run(&self, command: impl Fn(bool) -> Cmd) -> Result<Value, Failure> {
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
+        let slot = &self.slots[at];
+        let (number, mut connection) = self.connected(slot).await?;
+        let mut result = connection.run(&command(false)).await;
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+        {
+            result = connection.run(&command(true)).await;
+        }
+        match result {
+            Ok(value) => {
+                *self.last_fault() = None;
+                Ok(value)
+            }
+            Err(error) => {
+                if !self.is_cluster() && is_broken(&error) {
+                    slot.close(number);
+                }
+                Err(self.failed(&error))
+            }
+        }
+    }
+
+    /// Makes the connections that are missing.
+    pub(super) async fn connect(&self) -> Result<(), Failure> {
+        for slot in &self.slots {
+            self.connected(slot).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the last error, unless the store has answered since.
+    pub(super) fn fault(&self) -> Option<String> {
+        self.last_fault().clone()
+    }
+
+    async fn connected(&self, slot: &Slot) -> Result<(u64, Connection), Failure> {
+        slot.get(&self.config).await.map_err(|error| self.failed(&error))
+    }
+
+    /// Keeps an error for the log.
+    fn failed(&self, error: &RedisError) -> Failure {
+        tracing::debug!(store = %self.config, %error, "quota store failed");
+        let mut text: String = error.to_string().chars().take(FAULT_CHARS_MAX).collect();
+        if let Some(hint) = hint(&self.config.kind, &text) {
+            text = format!("{hint} ({text})");
+        }
+        *self.last_fault() = Some(text);
+        failure(error)
+    }
+
+    fn last_fault(&self) -> MutexGuard<'_, Option<String>> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes all connections.
+    pub(super) fn close(&self) {
+        for slot in &self.slots {
+            *slot.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
+impl Slot {
+    async fn get(&self, config: &QuotaStore) -> RedisResult<(u64, Connection)> {
+        if let Some(open) = self.opened() {
+            return Ok(open);
+        }
+        let mut made = self.connecting.lock().await;
+        if let Some(open) = self.opened() {
+            return Ok(open);
+        }
+        let connection = connect(config).await?;
+        *made += 1;
+        let open = (*made, connection);
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
+        Ok(open)
+    }
+
+    fn opened(&self) -> Option<(u64, Connection)> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Closes this connection, unless another has taken its place.
+    fn close(&self, number: u64) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.as_ref().is_some_and(|(known, _)| *known == number) {
+            *open = None;
+        }
+    }
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot").field("is_open", &self.opened().is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    async fn run(&mut self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::One(connection) => connection.req_packed_command(command).await?.extract_error(),
+            Self::Cluster(connection) => connection.req_packed_command(command).await?.extract_error(),
+        }
+    }
+}
+
+async fn connect(config: &QuotaStore) -> RedisResult<Connection> {
+    let config = Arc::new(config.clone());
+    // The password file may be on a slow disk.
+    let files = Arc::clone(&config);
+    let files = tokio::task::spawn_blocking(move || Ok((files.password()?, files.authorities()?)));
+    let files: Result<_, QuotaStoreError> = files.await.map_err(std::io::Error::other)?;
+    let (password, authorities) = files.map_err(std::io::Error::other)?;
+
+    let mut redis =
+        RedisConnectionInfo::default().set_db(config.db).set_lib_name("plimsoll", env!("CARGO_PKG_VERSION"));
+    if let Some(username) = &config.username {
+        redis = redis.set_username(username);
+    }
+    if let Some(password) = &password {
+        redis = redis.set_password(password);
+    }
+    let settings = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_MAX))
+        .set_response_timeout(Some(LATE_MAX));
+    let nodes = config.hosts.iter().map(|(host, port)| address(&config, host, *port));
+    match &config.kind {
+        StoreKind::Server | StoreKind::Redis => {
+            let address = nodes.into_iter().next().ok_or((ErrorKind::InvalidClientConfig, "no host"))?;
+            let info = address.into_connection_info()?.set_redis_settings(redis);
+            let client = client(info, authorities)?;
+            client.get_multiplexed_async_connection_with_config(&settings).await.map(Connection::One)
+        }
+        StoreKind::Sentinel(master) => {
+            let mut builder = SentinelClientBuilder::new(nodes, master, SentinelServerType::Master)?
+                .set_client_to_redis_db(config.db);
+            if let Some(username) = &config.username {
+                builder = builder.set_client_to_redis_username(username);
+            }
+            if let Some(password) = &password {
+                builder = builder.set_client_to_redis_password(password);
+            }
+            if config.is_tls {
+                builder = builder
+                    .set_client_to_redis_tls_mode(TlsMode::Secure)
+                    .set_client_to_sentinel_tls_mode(TlsMode::Secure);
+                #[cfg(feature = "tls")]
+                if let Some(root_cert) = authorities {
+                    let certificates =
+                        redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) };
+                    builder = builder
+                        .set_client_to_redis_certificates(certificates.clone())
+                        .set_client_to_sentinel_certificates(certificates);
+                }
+            }
+            let mut client = builder.build()?;
+            client.get_async_connection_with_config(&settings).await.map(Connection::One)
+        }
+        StoreKind::Cluster => {
+            let client = cluster(ClusterClient::builder(nodes), &config, password, authorities)?;
+            client.get_async_connection().await.map(|connection| Connection::Cluster(Box::new(connection)))
+        }
+    }
+}
+
+fn cluster(
+    mut builder: ClusterClientBuilder,
+    config: &QuotaStore,
+    password: Option<String>,
+    authorities: Option<Vec<u8>>,
+) -> RedisResult<ClusterClient> {
+    builder = builder.connection_timeout(CONNECT_MAX).response_timeout(LATE_MAX).retries(CLUSTER_RETRIES);
+    if let Some(username) = &config.username {
+        builder = builder.username(username);
+    }
+    if let Some(password) = password {
+        builder = builder.password(password);
+    }
+    #[cfg(feature = "tls")]
+    if config.is_tls {
+        builder = builder.tls(TlsMode::Secure);
+        if let Some(root_cert) = authorities {
+            builder = builder.certs(redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) });
+        }
+    }
+    #[cfg(not(feature = "tls"))]
+    drop(authorities);
+    builder.build()
+}
+
+fn address(config: &QuotaStore, host: &str, port: u16) -> ConnectionAddr {
+    let host = host.to_owned();
+    if config.is_tls {
+        return ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+    }
+    ConnectionAddr::Tcp(host, port)
+}
+
+#[cfg(feature = "tls")]
+fn client(info: ConnectionInfo, authorities: Option<Vec<u8>>) -> RedisResult<Client> {
+    match authorities {
+        Some(root_cert) if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) => Client::build_with_tls(
+            info,
+            redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) },
+        ),
+        _ => Client::open(info),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn client(info: ConnectionInfo, _authorities: Option<Vec<u8>>) -> RedisResult<Client> {
+    Client::open(info)
+}
+
+/// Sets the cryptography of the process where nothing has: the client of Redis uses the provider of the process.
+fn ensure_provider() {
+    #[cfg(feature = "tls")]
+    if plimsoll_tls::rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may have been first.
+        let _ = plimsoll_tls::rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// Returns true for a connection that later commands cannot use.
+fn is_broken(error: &RedisError) -> bool {
+    error.is_unrecoverable_error()
+        // One that was silent for so long may be dead, while another one to the same server answers.
+        || error.is_io_error()
+        // A primary that a failover has made a replica.
+        || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
+
+fn failure(error: &RedisError) -> Failure {
+    match error.code() {
+        Some("UNAVAILABLE") => Failure::Unavailable,
+        Some("BUSY" | "LOADING" | "CLUSTERDOWN" | "TRYAGAIN" | "MASTERDOWN" | "READONLY") => Failure::Busy,
+        Some(_) => Failure::Reply,
+        None if error.is_timeout() => Failure::Timeout,
+        None if error.is_io_error()
+            || error.is_connection_dropped()
+            || matches!(
+                error.kind(),
+                ErrorKind::ClusterConnectionNotFound
+                    | ErrorKind::MasterNameNotFoundBySentinel
+                    | ErrorKind::EmptySentinelList
+                    | ErrorKind::AuthenticationFailed
+            ) =>
+        {
+            Failure::Connection
+        }
+        None => Failure::Reply,
+    }
+}

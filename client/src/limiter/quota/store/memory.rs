@@ -1,0 +1,149 @@
+//! A store in this process, for tests: exact, and able to fail, to be silent and to answer late.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use plimsoll_core::quota::{Balance, lease};
+use tokio::time::Instant;
+
+use super::{Ask, Failure, Reply};
+
+/// What a store in memory does with its next calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Behaviour {
+    /// It answers.
+    #[default]
+    Answers,
+    /// It takes and answers after this time.
+    AnswersAfter(Duration),
+    /// It takes, and its answer is lost.
+    TakesInSilence,
+    /// It never answers.
+    Silent,
+    /// It fails.
+    Fails,
+}
+
+/// Buckets in memory on the clock of tokio. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    origin: Instant,
+    balances: HashMap<String, Balance>,
+    behaviour: Behaviour,
+    calls: u64,
+    debited: u64,
+    given: u64,
+}
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            origin: Instant::now(),
+            balances: HashMap::new(),
+            behaviour: Behaviour::Answers,
+            calls: 0,
+            debited: 0,
+            given: 0,
+        })))
+    }
+
+    /// Sets what the next calls find.
+    pub(crate) fn behave(&self, behaviour: Behaviour) {
+        self.with(|state| state.behaviour = behaviour);
+    }
+
+    /// Fills all buckets, as an operator does.
+    pub(crate) fn reset(&self) {
+        self.with(|state| state.balances.clear());
+    }
+
+    /// Returns the calls so far.
+    pub(crate) fn calls(&self) -> u64 {
+        self.with(|state| state.calls)
+    }
+
+    /// Returns the tokens taken, and those given back.
+    pub(crate) fn debited_and_given(&self) -> (u64, u64) {
+        self.with(|state| (state.debited, state.given))
+    }
+
+    pub(super) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
+        let behaviour = self.with(|state| {
+            state.calls += 1;
+            state.behaviour
+        });
+        match behaviour {
+            Behaviour::Fails => return Err(Failure::Connection),
+            Behaviour::Silent => std::future::pending().await,
+            Behaviour::Answers | Behaviour::AnswersAfter(_) | Behaviour::TakesInSilence => {}
+        }
+        let replies = self.with(|state| state.take(asks));
+        match behaviour {
+            Behaviour::AnswersAfter(time) => tokio::time::sleep(time).await,
+            Behaviour::TakesInSilence => std::future::pending().await,
+            _ => tokio::task::yield_now().await,
+        }
+        Ok(replies)
+    }
+
+    pub(super) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+        self.probe().await?;
+        self.with(|state| {
+            let tokens = ask.demand.least;
+            state.given += tokens;
+            if let Some(balance) = state.balances.get_mut(&key(ask)) {
+                balance.give_back(ask.quota.rate, tokens);
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) async fn probe(&self) -> Result<(), Failure> {
+        match self.with(|state| state.behaviour) {
+            Behaviour::Fails => Err(Failure::Connection),
+            Behaviour::Silent | Behaviour::TakesInSilence => std::future::pending().await,
+            Behaviour::AnswersAfter(time) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+            Behaviour::Answers => Ok(()),
+        }
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl State {
+    fn take(&mut self, asks: &[Ask]) -> Vec<Reply> {
+        let at = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let balances: Vec<Balance> = asks
+            .iter()
+            .map(|ask| {
+                let rate = ask.quota.rate;
+                let known = self.balances.get(&key(ask)).copied();
+                known.unwrap_or_else(|| Balance::full(rate, at)).refilled(rate, at)
+            })
+            .collect();
+        let is_enough = balances.iter().zip(asks).all(|(balance, ask)| balance.tokens >= ask.demand.least);
+        let replies = balances.into_iter().zip(asks).map(|(mut balance, ask)| {
+            let (rate, demand) = (ask.quota.rate, ask.demand);
+            let granted = if is_enough { lease(balance.tokens, demand.least, demand.wanted) } else { 0 };
+            balance.tokens -= granted;
+            self.debited += granted;
+            self.balances.insert(key(ask), balance);
+            let refill_in = Duration::from_millis(balance.next_refill_ms(rate) - at);
+            Reply { granted, remaining: balance.tokens, refill_in }
+        });
+        replies.collect()
+    }
+}
+
+fn key(ask: &Ask) -> String {
+    format!("{}:{}:{:?}", ask.tenant_in_key(), ask.quota.name, ask.quota.rate)
+}

@@ -1,0 +1,236 @@
+//! The stores of exact quotas: what is asked of them, and the kinds of failure.
+
+mod commands;
+mod connections;
+mod hint;
+#[cfg(all(test, not(feature = "loom")))]
+pub(crate) mod memory;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::names::check_name;
+use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
+
+use super::book::{Demand, EVERY_TENANT, Reply};
+use super::config::{QuotaStore, QuotaStoreError, StoreKind};
+use commands::{Dialect, give_command, parse, take_command};
+use connections::Connections;
+pub(super) use connections::{CONNECT_MAX, LATE_MAX};
+#[cfg(all(test, not(feature = "loom")))]
+use memory::Memory;
+
+/// The keys of one take, at most, as at the quota server.
+const KEYS_PER_TAKE_MAX: usize = 64;
+/// The parts of the slots of Redis Cluster with a breaker each, so that a dead node opens those of its slots alone.
+const CLUSTER_PARTS: usize = 16;
+const CLUSTER_SLOTS: usize = 16_384;
+
+/// The tokens that are asked of one bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Ask {
+    pub(super) quota: Arc<Quota>,
+    pub(super) tenant: Arc<str>,
+    pub(super) demand: Demand,
+}
+
+impl Ask {
+    /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
+    pub(super) fn of_nothing() -> Option<Self> {
+        let rate = QuotaRate::new(1, 1, 1_000).ok()?;
+        let name = "plimsoll-start".parse().ok()?;
+        let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
+        let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
+        Some(Self { quota: Arc::new(quota), tenant, demand: Demand { least: 0, wanted: 0 } })
+    }
+
+    /// Returns the tenant in the keys of a store: one with an invalid name is the default class.
+    pub(super) fn tenant_in_key(&self) -> &str {
+        match (&*self.tenant, self.quota.key) {
+            (_, QuotaKey::Global) => EVERY_TENANT,
+            (tenant, QuotaKey::Tenant) if check_name(tenant).is_ok() => tenant,
+            _ => plimsoll_core::names::DEFAULT_TENANT,
+        }
+    }
+}
+
+/// The reason why a store gave no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Failure {
+    /// No answer in time.
+    Timeout,
+    /// No connection, or a broken one.
+    Connection,
+    /// The server is busy, loading or has lost its cluster.
+    Busy,
+    /// The server reports that its disk does not answer.
+    Unavailable,
+    /// Any other error that the server replies, or a reply that is no answer.
+    Reply,
+    /// The breaker is open.
+    Open,
+    /// Too many calls are under way in this process.
+    Overflow,
+}
+
+impl Failure {
+    /// All failures.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Timeout,
+        Self::Connection,
+        Self::Busy,
+        Self::Unavailable,
+        Self::Reply,
+        Self::Open,
+        Self::Overflow,
+    ];
+
+    /// The word in metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Connection => "connection",
+            Self::Busy => "busy",
+            Self::Unavailable => "unavailable",
+            Self::Reply => "error",
+            Self::Open => "not_asked",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
+/// A store.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// A server that speaks RESP.
+    Remote {
+        /// Its commands.
+        dialect: Dialect,
+        /// The connections to it.
+        connections: Box<Connections>,
+    },
+    /// Buckets in this process, for tests.
+    #[cfg(all(test, not(feature = "loom")))]
+    Memory(Memory),
+}
+
+impl Store {
+    /// Makes a store, which connects with the first call.
+    pub(super) fn new(config: &QuotaStore, seed: u64) -> Result<Self, QuotaStoreError> {
+        let dialect = match config.kind {
+            StoreKind::Server => Dialect::Server,
+            StoreKind::Redis | StoreKind::Sentinel(_) | StoreKind::Cluster => Dialect::redis(seed),
+        };
+        Ok(Self::Remote { dialect, connections: Box::new(Connections::new(config.clone())?) })
+    }
+
+    /// Returns the parts of the keys that may fail apart.
+    pub(super) fn parts(&self) -> usize {
+        if self.is_cluster() { CLUSTER_PARTS } else { 1 }
+    }
+
+    /// Returns the part of a key.
+    pub(super) fn part(&self, ask: &Ask) -> usize {
+        if self.is_cluster() { slot(ask) * CLUSTER_PARTS / CLUSTER_SLOTS } else { 0 }
+    }
+
+    /// Returns the keys, by index, that can be taken from at once, in the order of the groups.
+    pub(super) fn groups(&self, asks: &[Ask]) -> Vec<Vec<usize>> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for (at, ask) in asks.iter().enumerate() {
+            let group = groups.iter_mut().find(|group| {
+                let first = group.first().and_then(|first| asks.get(*first));
+                group.len() < KEYS_PER_TAKE_MAX
+                    && (!self.is_cluster() || first.is_some_and(|first| slot(first) == slot(ask)))
+            });
+            match group {
+                Some(group) => group.push(at),
+                None => groups.push(vec![at]),
+            }
+        }
+        groups
+    }
+
+    /// Takes from all buckets, which are in one group, or from none.
+    pub(super) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
+        match self {
+            Self::Remote { dialect, connections } => {
+                let value = connections.run(|is_full| take_command(dialect, asks, is_full)).await?;
+                parse(value, asks).ok_or(Failure::Reply)
+            }
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(memory) => memory.take(asks).await,
+        }
+    }
+
+    /// Gives tokens back; `ask.demand.least` of them.
+    pub(super) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+        match self {
+            Self::Remote { dialect, connections } => {
+                let mark = dialect.next_mark();
+                connections.run(|is_full| give_command(dialect, ask, mark, is_full)).await.map(drop)
+            }
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(memory) => memory.give(ask).await,
+        }
+    }
+
+    /// Takes nothing from a bucket: a store that answers this answers requests, too.
+    pub(super) async fn probe(&self, ask: &Ask) -> Result<(), Failure> {
+        match self {
+            Self::Remote { dialect, connections } => {
+                let nothing = [Ask { demand: Demand { least: 0, wanted: 0 }, ..ask.clone() }];
+                let value = connections.run(|is_full| take_command(dialect, &nothing, is_full)).await?;
+                parse(value, &nothing).map(drop).ok_or(Failure::Reply)
+            }
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(memory) => memory.probe().await,
+        }
+    }
+
+    /// Connects.
+    pub(super) async fn connect(&self) -> Result<(), Failure> {
+        match self {
+            Self::Remote { connections, .. } => connections.connect().await,
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Returns the last error, unless the store has answered since.
+    pub(super) fn fault(&self) -> Option<String> {
+        match self {
+            Self::Remote { connections, .. } => connections.fault(),
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// Closes the connections, so that the next call makes new ones.
+    pub(super) fn disconnect(&self) {
+        match self {
+            Self::Remote { connections, .. } => connections.close(),
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(_) => {}
+        }
+    }
+
+    fn is_cluster(&self) -> bool {
+        match self {
+            Self::Remote { connections, .. } => connections.is_cluster(),
+            #[cfg(all(test, not(feature = "loom")))]
+            Self::Memory(_) => false,
+        }
+    }
+}
+
+/// Returns the slot of a key at Redis Cluster: that of its hash tag, the tenant.
+fn slot(ask: &Ask) -> usize {
+    let sum = crc16::State::<crc16::XMODEM>::calculate(ask.tenant_in_key().as_bytes());
+    usize::from(sum) % CLUSTER_SLOTS
+}
+
+/// Returns the milliseconds of a reply as a span.
+fn millis(number: i64) -> Duration {
+    Duration::from_millis(u64::try_from(number).unwrap_or(0))
+}

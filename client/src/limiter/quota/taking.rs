@@ -1,0 +1,288 @@
+//! The requests that leases do not cover: they ask the store, or follow the policies of their quotas.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::decision::Reason;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quota::{OnStoreError, Quota};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::timeout;
+
+use super::book::{BucketId, Demand, Joined, Reply, Tokens, lease_ends};
+use super::calls::Shared;
+use super::held::{Held, Settled, Waits};
+use super::store::{Ask, Failure};
+use crate::limiter::layered::{Exact, Taking};
+
+/// The requests that wait for the store, at most; further ones follow the policies of their quotas.
+pub(crate) const WAITING_MAX: usize = 10_000;
+
+/// The tokens of one bucket that a request needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need<'a> {
+    at: usize,
+    pub(super) id: BucketId<'a>,
+    pub(super) cost: u64,
+    /// The tokens that the lease has given.
+    pub(super) covered: Tokens,
+}
+
+impl<'a> Need<'a> {
+    pub(super) const fn new(at: usize, id: BucketId<'a>, cost: u64) -> Self {
+        Self { at, id, cost, covered: Tokens { count: 0, ends: MonoTime::ZERO } }
+    }
+}
+
+/// The tokens of one bucket that a request still needs, apart from the request.
+#[derive(Debug)]
+struct Open {
+    at: usize,
+    cost: u64,
+    /// The tokens beyond those that the lease has given, as a demand.
+    ask: Ask,
+}
+
+/// A request on its way: what it has, and what it needs.
+#[derive(Debug)]
+struct Request {
+    shared: Arc<Shared>,
+    has: Vec<Held>,
+    open: Vec<Open>,
+    /// What the policies have admitted, which a later refusal takes back.
+    allowed: Vec<Allowed>,
+}
+
+/// Tokens of an allowance, which ends at `ends`.
+#[derive(Debug)]
+struct Allowed {
+    quota: Arc<Quota>,
+    tenant: Arc<str>,
+    need: u64,
+    ends: MonoTime,
+}
+
+impl Shared {
+    /// Asks the store for what the leases do not cover.
+    pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime) -> Taking {
+        let mut request =
+            Request { shared: Arc::clone(self), has: Vec::new(), open: Vec::new(), allowed: Vec::new() };
+        for need in needs {
+            let (quota, tenant) = (Arc::clone(need.id.quota), Arc::<str>::from(need.id.tenant()));
+            if need.covered.count > 0 {
+                let (quota, tenant) = (Arc::clone(&quota), Arc::clone(&tenant));
+                request.has.push(Held::new(Arc::clone(self), quota, tenant, need.covered));
+            }
+            let least = need.cost - need.covered.count;
+            if least > 0 {
+                let ask = Ask { quota, tenant, demand: Demand { least, wanted: least } };
+                request.open.push(Open { at: need.at, cost: need.cost, ask });
+            }
+        }
+        let is_possible = !self.is_closed() && Handle::try_current().is_ok();
+        let counted = if is_possible { Arc::clone(&self.waiting).try_acquire_owned().ok() } else { None };
+        // A breaker that is open decides about its keys at once.
+        let without = |open: &mut Open| counted.is_none() || !self.passes(&open.ask);
+        for open in request.open.extract_if(.., without).collect::<Vec<_>>() {
+            self.figures.failed(if is_possible && counted.is_none() {
+                Failure::Overflow
+            } else {
+                Failure::Open
+            });
+            if !request.is_allowed(&open, now) {
+                return Taking::Ready(request.refused(&open, Reason::QuotaDegraded, None));
+            }
+        }
+        let Some(counted) = counted else { return Taking::Ready(request.granted()) };
+        if request.open.is_empty() {
+            return Taking::Ready(request.granted());
+        }
+        let one = if request.open.len() == 1 { request.open.pop() } else { None };
+        let Some(open) = one else {
+            return Taking::Asking(Box::pin(request.ask_together(counted)));
+        };
+        match self.join(&open, now) {
+            Place::Waits(settled) => Taking::Asking(Box::pin(request.wait(open, settled, counted))),
+            Place::Unknown => {
+                request.open.push(open);
+                Taking::Asking(Box::pin(request.ask_together(counted)))
+            }
+            Place::Full => {
+                self.figures.failed(Failure::Overflow);
+                Taking::Ready(match request.is_allowed(&open, now) {
+                    true => request.granted(),
+                    false => request.refused(&open, Reason::QuotaDegraded, None),
+                })
+            }
+        }
+    }
+
+    /// Lets a request wait for the call of its key, which it may begin.
+    fn join(self: &Arc<Self>, open: &Open, now: MonoTime) -> Place {
+        let id = self.book.id(&open.ask.quota, &open.ask.tenant);
+        let (sender, settled) = oneshot::channel();
+        let need = (open.ask.demand.least, open.cost);
+        let joined =
+            self.book.with(&id, now, |holding| holding.join(&open.ask.quota, need, Waits(sender), now));
+        match joined {
+            None => Place::Unknown,
+            Some(Joined::Full(_)) => Place::Full,
+            Some(Joined::Waits) => Place::Waits(settled),
+            Some(Joined::Call(demand)) => {
+                self.fly(&id, demand);
+                Place::Waits(settled)
+            }
+        }
+    }
+}
+
+/// The place of a request among those that wait for a key.
+enum Place {
+    /// It waits.
+    Waits(oneshot::Receiver<Settled>),
+    /// The book has no room for the key.
+    Unknown,
+    /// Too many requests wait.
+    Full,
+}
+
+impl Request {
+    /// Waits for the call of the one key that the lease does not cover.
+    async fn wait(
+        mut self,
+        open: Open,
+        settled: oneshot::Receiver<Settled>,
+        _counted: OwnedSemaphorePermit,
+    ) -> Exact {
+        match timeout(self.shared.timeout, settled).await {
+            Ok(Ok(Settled::Took(held))) => {
+                self.has.push(held);
+                self.granted()
+            }
+            Ok(Ok(Settled::Refused(wait))) => self.refused(&open, Reason::TenantQuotaExceeded, wait),
+            Ok(Ok(Settled::Failed) | Err(_)) | Err(_) => match self.is_allowed(&open, self.shared.now()) {
+                true => self.granted(),
+                false => self.refused(&open, Reason::QuotaDegraded, None),
+            },
+        }
+    }
+
+    /// Asks for several keys: at once where the store can, else in sequence until one refuses.
+    async fn ask_together(mut self, _counted: OwnedSemaphorePermit) -> Exact {
+        let open = std::mem::take(&mut self.open);
+        let mut asks = Vec::with_capacity(open.len());
+        for open in &open {
+            let (mut ask, now) = (open.ask.clone(), self.shared.now());
+            let id = self.shared.book.id(&ask.quota, &ask.tenant);
+            let least = ask.demand.least;
+            let demand = self.shared.book.with(&id, now, |holding| holding.demand(&ask.quota, least, now));
+            ask.demand = demand.unwrap_or(ask.demand);
+            asks.push(ask);
+        }
+        let started = self.shared.now();
+        for group in self.shared.store.groups(&asks) {
+            let pick = |at: &usize| asks.get(*at).cloned();
+            let members: Arc<[Ask]> = group.iter().filter_map(pick).collect();
+            let sent = self.shared.now();
+            let left = self.shared.timeout.saturating_sub(sent.since(started));
+            let shared = Arc::clone(&self.shared);
+            // A task, because the tokens of an answer must not be lost with the request that asked.
+            let asked = Arc::clone(&members);
+            let answer = tokio::spawn(async move {
+                shared.call(Arc::clone(&asked)).await.map(|(replies, _place)| {
+                    let replies = replies.into_iter().zip(&*asked);
+                    replies
+                        .map(|(reply, ask)| (reply, shared.hold(ask, reply.granted, reply.refill_in, sent)))
+                        .collect::<Vec<_>>()
+                })
+            });
+            let Ok(Ok(Ok(replies))) = timeout(left, answer).await else {
+                let now = self.shared.now();
+                for open in group.iter().filter_map(|at| open.get(*at)) {
+                    if !self.is_allowed(open, now) {
+                        return self.refused(open, Reason::QuotaDegraded, None);
+                    }
+                }
+                continue;
+            };
+            if let Some((open, wait)) = self.take_replies(&open, &group, replies) {
+                return self.refused(open, Reason::TenantQuotaExceeded, wait);
+            }
+        }
+        self.granted()
+    }
+
+    /// Takes the tokens of one answer, or returns the key that refuses and how long until it does not.
+    fn take_replies<'a>(
+        &mut self,
+        open: &'a [Open],
+        group: &[usize],
+        replies: Vec<(Reply, Option<Held>)>,
+    ) -> Option<(&'a Open, Option<Duration>)> {
+        let now = self.shared.now();
+        let (mut refusal, mut is_short) = (None, None);
+        for (open, (reply, held)) in group.iter().filter_map(|at| open.get(*at)).zip(replies) {
+            let (quota, need) = (&open.ask.quota, open.ask.demand.least);
+            let id = self.shared.book.id(quota, &open.ask.tenant);
+            if reply.granted >= need {
+                self.shared.book.known(&id, |holding| holding.heard(quota, reply, now));
+                self.has.extend(held.map(|held| held.split(need)));
+            } else if reply.remaining < need {
+                let wait = self
+                    .shared
+                    .book
+                    .with(&id, now, |holding| holding.refused(quota, (need, open.cost), reply, now));
+                refusal.get_or_insert((open, wait.unwrap_or(Some(reply.refill_in))));
+            } else {
+                self.shared.book.known(&id, |holding| holding.heard(quota, reply, now));
+                is_short.get_or_insert((open, Some(Duration::ZERO)));
+            }
+        }
+        // A store that takes from none although each has enough gives no tokens to use.
+        refusal.or(is_short)
+    }
+
+    /// Asks the policy of a quota about a request that its store does not answer.
+    fn is_allowed(&mut self, open: &Open, now: MonoTime) -> bool {
+        let (quota, tenant, need) = (&open.ask.quota, &open.ask.tenant, open.ask.demand.least);
+        let is_allowed = match quota.on_store_error {
+            OnStoreError::Allow => true,
+            OnStoreError::Deny => false,
+            OnStoreError::AllowBounded => {
+                let id = self.shared.book.id(quota, tenant);
+                let allowed = self.shared.book.with(&id, now, |holding| holding.allow(quota, need, now));
+                let ends = allowed.and_then(Result::ok);
+                let (quota, tenant) = (Arc::clone(quota), Arc::clone(tenant));
+                self.allowed.extend(ends.map(|ends| Allowed { quota, tenant, need, ends }));
+                ends.is_some()
+            }
+        };
+        self.shared.figures.degraded(quota.on_store_error);
+        is_allowed
+    }
+
+    /// Uses all tokens.
+    fn granted(mut self) -> Exact {
+        self.has.drain(..).for_each(Held::spend);
+        Exact::Granted
+    }
+
+    /// Refuses, and takes nothing.
+    fn refused(self, open: &Open, reason: Reason, retry_after: Option<Duration>) -> Exact {
+        for Allowed { quota, tenant, need, ends } in &self.allowed {
+            let id = self.shared.book.id(quota, tenant);
+            self.shared.book.known(&id, |holding| holding.disallow(*need, *ends));
+        }
+        Exact::Refused { at: open.at, quota: Arc::clone(&open.ask.quota), reason, retry_after }
+    }
+}
+
+impl Shared {
+    /// Holds the tokens of an answer for the request that asked.
+    fn hold(self: &Arc<Self>, ask: &Ask, granted: u64, refill_in: Duration, sent: MonoTime) -> Option<Held> {
+        let tokens = Tokens { count: granted, ends: lease_ends(&ask.quota, refill_in, sent) };
+        (granted > 0)
+            .then(|| Held::new(Arc::clone(self), Arc::clone(&ask.quota), Arc::clone(&ask.tenant), tokens))
+    }
+}

@@ -1,0 +1,71 @@
+//! Tests of the exact layer on buckets in memory and a clock of their own.
+
+mod failures;
+mod hot;
+mod keys;
+mod leases;
+mod property;
+mod real;
+mod script;
+mod servers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use plimsoll_core::decision::Reason;
+use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
+
+use super::Quotas;
+use super::config::TIMEOUT_DEFAULT;
+use super::store::memory::Memory;
+use crate::limiter::layered::{Asked, Exact, Taking};
+
+/// Makes a quota of so many tokens an hour.
+fn hourly(name: &str, max: u64, lease: u64) -> Arc<Quota> {
+    quota(name, (max, max, 3_600_000), lease, OnStoreError::AllowBounded)
+}
+
+fn quota(
+    name: &str,
+    (max, refill, every_ms): (u64, u64, u64),
+    lease: u64,
+    policy: OnStoreError,
+) -> Arc<Quota> {
+    let rate = QuotaRate::new(max, refill, every_ms).unwrap();
+    Arc::new(Quota::new(name.parse().unwrap(), rate, QuotaKey::Tenant, policy, lease).unwrap())
+}
+
+fn on(memory: &Memory) -> Quotas {
+    Quotas::on_memory(memory, TIMEOUT_DEFAULT)
+}
+
+async fn settled(taking: Taking) -> Exact {
+    match taking {
+        Taking::Ready(exact) => exact,
+        Taking::Asking(answer) => answer.await,
+    }
+}
+
+/// Takes from the quotas of one tenant.
+async fn take(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Exact {
+    settled(quotas.take(&[Asked { quotas: of, tenant, cost }])).await
+}
+
+fn remembered(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Option<Exact> {
+    quotas.remembered(&[Asked { quotas: of, tenant, cost }])
+}
+
+/// Returns the name of the quota that refuses, the reason and the seconds until a retry.
+fn refusal(exact: Exact) -> Option<(String, Reason, Option<u64>)> {
+    match exact {
+        Exact::Granted => None,
+        Exact::Refused { quota, reason, retry_after, .. } => {
+            Some((quota.name.to_string(), reason, retry_after.map(|wait| wait.as_secs())))
+        }
+    }
+}
+
+/// Lets the tasks in the background run.
+async fn turn() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}

@@ -1,0 +1,243 @@
+//! Random steps of one key: no token is used that was not debited, and what is debited is used, held or lost by name.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quota::{Balance, lease};
+use proptest::prelude::*;
+
+use super::*;
+use crate::limiter::quota::book::holding::Holding;
+use crate::limiter::quota::book::{Demand, Joined, Outcome, Reply, Tokens, Waiter, lease_ends};
+
+/// A request that waits in a property test; it may leave.
+#[derive(Clone, Debug)]
+struct Caller(Rc<Cell<bool>>);
+
+impl Waiter for Caller {
+    fn is_gone(&self) -> bool {
+        self.0.get()
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A request of this cost.
+    Request(u64),
+    /// The oldest call reaches the store and is answered.
+    Land,
+    /// The oldest call reaches the store, and the request waits no more when it is answered.
+    Late,
+    /// The oldest call is lost on its way there.
+    Fail,
+    /// A waiting request leaves.
+    Leave,
+    /// Another instance takes tokens.
+    Other(u64),
+    /// Time passes, in milliseconds.
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1_u64..8).prop_map(Step::Request),
+        6 => Just(Step::Land),
+        1 => Just(Step::Late),
+        1 => Just(Step::Fail),
+        1 => Just(Step::Leave),
+        1 => (1_u64..10).prop_map(Step::Other),
+        2 => (0_u64..1_500).prop_map(Step::Wait),
+    ]
+}
+
+/// A store and an instance, with what they have done.
+struct World {
+    quota: Arc<Quota>,
+    holding: Holding<Caller>,
+    balance: Balance,
+    millis: u64,
+    calls: Vec<(Demand, MonoTime)>,
+    waiting: Vec<(Caller, Tokens)>,
+    used: u64,
+    debited: u64,
+}
+
+impl World {
+    fn new(quota: Arc<Quota>) -> Self {
+        let balance = Balance::full(quota.rate, 0);
+        let holding = Holding::new();
+        Self {
+            quota,
+            holding,
+            balance,
+            millis: 0,
+            calls: Vec::new(),
+            waiting: Vec::new(),
+            used: 0,
+            debited: 0,
+        }
+    }
+
+    fn now(&self) -> MonoTime {
+        MonoTime::from_micros(self.millis * 1_000)
+    }
+
+    fn debit(&mut self, demand: Demand) -> Reply {
+        self.balance = self.balance.refilled(self.quota.rate, self.millis);
+        let granted = lease(self.balance.tokens, demand.least, demand.wanted);
+        self.balance.tokens -= granted;
+        self.debited += granted;
+        let refill_in = self.balance.next_refill_ms(self.quota.rate) - self.millis;
+        Reply { granted, remaining: self.balance.tokens, refill_in: Duration::from_millis(refill_in) }
+    }
+
+    fn give(&mut self, tokens: u64) {
+        self.balance.give_back(self.quota.rate, tokens);
+        self.debited -= tokens;
+    }
+
+    fn bank(&mut self, tokens: Tokens) {
+        let beyond = self.holding.bank(&self.quota, tokens, self.now());
+        self.give(beyond.count);
+    }
+
+    fn fail(&mut self) {
+        for gone in self.holding.fail() {
+            let at = self.waiting.iter().position(|(caller, _)| Rc::ptr_eq(&caller.0, &gone.0)).unwrap();
+            let (_, held) = self.waiting.remove(at);
+            self.bank(held);
+        }
+        // A request that has left may have been forgotten before.
+        assert!(self.waiting.iter().all(|(caller, _)| caller.is_gone()));
+    }
+
+    fn step(&mut self, step: Step) {
+        let (now, quota) = (self.now(), Arc::clone(&self.quota));
+        match step {
+            Step::Wait(millis) => self.millis += millis,
+            Step::Other(tokens) => {
+                self.used += self.debit(Demand { least: tokens, wanted: tokens }).granted;
+            }
+            Step::Request(cost) => {
+                let covered = self.holding.cover(cost, now);
+                if covered.count == cost {
+                    self.used += cost;
+                    let ahead = self.holding.ahead(&quota, now);
+                    self.calls.extend(ahead.map(|demand| (demand, now)));
+                    return;
+                }
+                let caller = Caller(Rc::default());
+                match self.holding.join(&quota, (cost - covered.count, cost), caller.clone(), now) {
+                    Joined::Call(demand) => {
+                        assert!(demand.least >= 1 && demand.wanted >= demand.least);
+                        self.calls.push((demand, now));
+                    }
+                    Joined::Waits => assert!(!self.calls.is_empty(), "a call is under way"),
+                    Joined::Full(_) => unreachable!("few requests"),
+                }
+                self.waiting.push((caller, covered));
+            }
+            Step::Leave => {
+                if let Some((caller, held)) = self.waiting.iter_mut().find(|(caller, _)| !caller.is_gone()) {
+                    caller.0.set(true);
+                    let tokens = *held;
+                    held.count = 0;
+                    self.bank(tokens);
+                }
+            }
+            Step::Fail if !self.calls.is_empty() => {
+                self.calls.remove(0);
+                self.fail();
+            }
+            Step::Late if !self.calls.is_empty() => {
+                let (demand, sent) = self.calls.remove(0);
+                self.fail();
+                let reply = self.debit(demand);
+                self.bank(Tokens { count: reply.granted, ends: lease_ends(&quota, reply.refill_in, sent) });
+            }
+            Step::Land if !self.calls.is_empty() => {
+                let (demand, sent) = self.calls.remove(0);
+                let reply = self.debit(demand);
+                let landed = self.holding.land(&quota, reply, sent, now);
+                for (caller, outcome) in landed.settled {
+                    let at =
+                        self.waiting.iter().position(|(known, _)| Rc::ptr_eq(&known.0, &caller.0)).unwrap();
+                    let (_, held) = self.waiting.remove(at);
+                    match outcome {
+                        Outcome::Took(tokens) => self.used += held.count + tokens.count,
+                        Outcome::Refused(_) => self.bank(held),
+                    }
+                }
+                self.give(landed.surplus.count);
+                if let Some(again) = landed.again {
+                    self.calls.push((again, now));
+                }
+            }
+            Step::Fail | Step::Late | Step::Land => {}
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        let reserved: u64 = self.waiting.iter().map(|(_, held)| held.count).sum();
+        let held = self.holding.leased() + reserved;
+        assert!(self.used + held <= self.debited, "{} used, {held} held of {}", self.used, self.debited);
+        assert!(self.holding.leased() <= self.quota.lease(), "at most one lease is lost in a crash");
+        assert!(self.calls.len() <= 1, "requests of a key share one call");
+        let refills = self.millis / self.quota.rate.every_ms();
+        let most = self.quota.rate.max() + refills * self.quota.rate.refill();
+        assert!(self.used <= most, "{} used of {most}", self.used);
+    }
+}
+
+proptest! {
+    #[test]
+    fn tokens_are_debited_before_they_are_used(
+        (max, refill) in (1_u64..60, 1_u64..60),
+        every in prop_oneof![Just(300_u64), Just(2_000), Just(10_000)],
+        lease in 1_u64..30,
+        steps in proptest::collection::vec(step(), 1..200),
+    ) {
+        let of = quota("calls", (max, refill, every), lease.min(max), OnStoreError::AllowBounded);
+        let mut world = World::new(of);
+        for step in steps {
+            world.step(step);
+        }
+    }
+
+    #[test]
+    fn allowance_is_never_exceeded_in_an_interval(
+        lease in 1_u64..30,
+        steps in proptest::collection::vec((1_u64..5, 0_u64..700, any::<bool>()), 1..100),
+    ) {
+        let of = quota("calls", (1_000, 10, 2_000), lease, OnStoreError::AllowBounded);
+        let mut holding = Holding::<Caller>::new();
+        let (mut millis, mut admitted) = (0, Vec::new());
+        for (need, wait, is_taken_back) in steps {
+            millis += wait;
+            let now = MonoTime::from_micros(millis * 1_000);
+            match holding.allow(&of, need, now) {
+                Ok(ends) if is_taken_back => holding.disallow(need, ends),
+                Ok(_) => admitted.push((millis, need)),
+                Err(wait) => prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(2)),
+            }
+        }
+        for (from, _) in &admitted {
+            let within = admitted.iter().filter(|(at, _)| (*from..from + 2_000).contains(at));
+            let sum: u64 = within.map(|(_, need)| need).sum();
+            prop_assert!(sum <= 2 * of.bounded(), "{sum} of {}", of.bounded());
+        }
+    }
+}
+
+#[test]
+fn admission_taken_back_after_its_interval_leaves_the_next_allowance_as_it_is() {
+    let of = quota("calls", (1_000, 10, 2_000), 10, OnStoreError::AllowBounded);
+    let mut holding = Holding::<Caller>::new();
+    let at = |millis: u64| MonoTime::from_micros(millis * 1_000);
+    let ends = holding.allow(&of, 10, at(0)).unwrap();
+    assert!(holding.allow(&of, 10, at(2_000)).is_ok());
+    holding.disallow(10, ends);
+    assert!(holding.allow(&of, 1, at(2_000)).is_err());
+}

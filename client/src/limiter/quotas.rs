@@ -1,0 +1,112 @@
+//! The exact quotas of buckets, as directives define them: written off the request path, read behind the coin.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use plimsoll_core::quota::BucketQuotas;
+
+/// The quotas of each bucket, by id.
+#[derive(Debug)]
+pub(crate) struct QuotaDefinitions {
+    buckets: Box<[Slot]>,
+    /// True if the limiter was given a store that decides them.
+    has_store: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// True if there are any, so that requests to buckets without quotas take no lock.
+    any: AtomicBool,
+    quotas: RwLock<Option<BucketQuotas>>,
+}
+
+impl QuotaDefinitions {
+    /// Makes room for so many buckets, without quotas.
+    pub(crate) fn new(buckets: usize) -> Self {
+        let buckets = (0..buckets).map(|_| Slot::default()).collect();
+        Self { buckets, has_store: AtomicBool::new(false) }
+    }
+
+    /// Records that the limiter was given a store.
+    #[cfg_attr(not(feature = "quota"), allow(dead_code))]
+    pub(crate) fn set_store(&self) {
+        self.has_store.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the limiter was given a store.
+    pub(crate) fn has_store(&self) -> bool {
+        self.has_store.load(Ordering::Relaxed)
+    }
+
+    /// Sets the quotas of a bucket; none if the list is empty. Quotas that did not change keep their identity.
+    pub(crate) fn set(&self, bucket: u32, quotas: Option<&BucketQuotas>) {
+        let Some(slot) = self.buckets.get(bucket as usize) else { return };
+        let quotas = quotas.filter(|quotas| !quotas.is_empty());
+        let mut held = slot.quotas.write().unwrap_or_else(PoisonError::into_inner);
+        if held.as_ref() != quotas {
+            *held = quotas.cloned();
+        }
+        slot.any.store(held.is_some(), Ordering::Relaxed);
+    }
+
+    /// Returns true if a bucket has quotas: one relaxed load.
+    #[inline]
+    pub(crate) fn has(&self, bucket: u32) -> bool {
+        self.buckets.get(bucket as usize).is_some_and(|slot| slot.any.load(Ordering::Relaxed))
+    }
+
+    /// Returns the quotas of a bucket, `None` if it has none. Takes a lock that is held for a moment by a directive that
+    /// changes the quotas of this bucket.
+    pub(crate) fn get(&self, bucket: u32) -> Option<BucketQuotas> {
+        if !self.has(bucket) {
+            return None;
+        }
+        let slot = self.buckets.get(bucket as usize)?;
+        slot.quotas.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "loom"))]
+mod tests {
+    use std::sync::Arc;
+
+    use plimsoll_core::names::Name;
+    use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
+
+    use super::*;
+
+    fn quotas(names: &[&str]) -> BucketQuotas {
+        let quota = |name: &&str| {
+            let rate = QuotaRate::new(10, 10, 1_000).unwrap();
+            let name = Name::new(name).unwrap();
+            Arc::new(Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).unwrap())
+        };
+        BucketQuotas::new(names.iter().map(quota).collect()).unwrap()
+    }
+
+    #[test]
+    fn quotas_are_held_by_bucket_until_they_are_withdrawn() {
+        let definitions = QuotaDefinitions::new(2);
+        assert_eq!((definitions.has(1), definitions.get(1)), (false, None));
+        definitions.set(1, Some(&quotas(&["calls"])));
+        assert_eq!((definitions.has(1), definitions.get(1)), (true, Some(quotas(&["calls"]))));
+        assert_eq!(definitions.get(0), None, "another bucket");
+        definitions.set(2, Some(&quotas(&["calls"])));
+        assert_eq!(definitions.get(2), None, "no such bucket");
+        for none in [Some(&BucketQuotas::default()), None] {
+            definitions.set(1, Some(&quotas(&["calls"])));
+            definitions.set(1, none);
+            assert_eq!((definitions.has(1), definitions.get(1)), (false, None));
+        }
+    }
+
+    #[test]
+    fn unchanged_quotas_keep_their_identity() {
+        let definitions = QuotaDefinitions::new(1);
+        definitions.set(0, Some(&quotas(&["calls"])));
+        let first = definitions.get(0).unwrap();
+        definitions.set(0, Some(&quotas(&["calls"])));
+        assert!(Arc::ptr_eq(&first[0], &definitions.get(0).unwrap()[0]));
+    }
+}

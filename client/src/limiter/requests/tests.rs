@@ -1,0 +1,307 @@
+//! Tests of decisions by names: costs, several keys, what is withheld, and what counts nothing.
+
+use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::quantity::{DropRatio, Limit};
+use plimsoll_core::report::Counts;
+use proptest::prelude::*;
+
+use super::*;
+use crate::hot::directive_word::DirectiveWord;
+use crate::limiter::tests::with_keys;
+
+fn limiter() -> Limiter {
+    with_keys(64, 7).0
+}
+
+fn word(ratio: f64) -> DirectiveWord {
+    DirectiveWord::new(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap())
+}
+
+fn key<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> KeyRequest<'a> {
+    KeyRequest { bucket, tenant, cost }
+}
+
+/// Publishes a word for a bucket's default class, with a guard of so many tokens that is never refilled.
+fn direct(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl Into<Option<u32>>) {
+    let place = limiter.bucket(bucket).unwrap().place;
+    let tokens = tokens.into();
+    if let Some(tokens) = tokens {
+        let tokens = Tokens::new(f64::from(tokens));
+        limiter.table.fill(place.default_key, tokens, tokens);
+        limiter.table.refill();
+    }
+    limiter.table.publish(place.default_key, word.guarded(tokens.is_some()));
+}
+
+fn counts(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
+    limiter.bucket(bucket).unwrap().key(tenant).counts()
+}
+
+/// Returns the reason of a refusal.
+fn refused(decided: &Decided) -> Option<Reason> {
+    match decided.verdict {
+        Verdict::Admit => None,
+        Verdict::Refuse(refusal) => Some(refusal.reason()),
+    }
+}
+
+fn together(limiter: &Limiter, requests: &[KeyRequest<'_>]) -> Vec<(Option<Reason>, Option<Reason>)> {
+    let mut decided = vec![Decided::ADMITTED; 9];
+    limiter.decide_together(requests, None, &mut decided);
+    decided.into_iter().map(|decided| (refused(&decided), decided.withheld)).collect()
+}
+
+const OVERLOAD: Option<Reason> = Some(Reason::ClusterOverload);
+const GUARD: Option<Reason> = Some(Reason::BurstGuard);
+
+#[test]
+fn refusal_is_carried_out_or_withheld_with_the_reason_and_counted_alike() {
+    for (word, tokens, cost, expected) in [
+        (word(1.0), None, 1, OVERLOAD),
+        (word(1.0), None, 7, OVERLOAD),
+        (word(1.0).at_tenant_limit(true), None, 1, Some(Reason::TenantLimit)),
+        (word(0.0), Some(0), 1, GUARD),
+        (word(0.0), Some(4), 3, None),
+        (word(0.0), Some(0), 7, GUARD),
+        (word(0.0).cold(true), Some(0), 1, Some(Reason::ColdStart)),
+        (word(0.0), None, 1, None),
+        (DirectiveWord::NOTHING, None, 3, None),
+    ] {
+        for is_enforced in [true, false] {
+            let limiter = limiter();
+            let word = if word == DirectiveWord::NOTHING { word } else { word.enforced(is_enforced) };
+            direct(&limiter, "b", word, tokens);
+            let decided = limiter.decide(key("b", "acme", cost), None);
+            let (carried_out, withheld) = if is_enforced { (expected, None) } else { (None, expected) };
+            assert_eq!(
+                (refused(&decided), decided.withheld),
+                (carried_out, withheld),
+                "{word:?} {tokens:?} {cost}"
+            );
+            let counts = counts(&limiter, "b", "acme");
+            let n = |is: bool| u64::from(is) * u64::from(cost);
+            assert_eq!(counts.offered, u64::from(cost));
+            assert_eq!(counts.refused(), n(carried_out.is_some()));
+            assert_eq!(counts.would_dropped, n(withheld.is_some()));
+        }
+    }
+}
+
+#[test]
+fn decision_by_names_refuses_as_often_as_the_ratio() {
+    for (cost, tokens, is_enforced) in
+        [(1, None, true), (1, None, false), (4, None, true), (4, None, false), (1, Some(u32::MAX), true)]
+    {
+        let limiter = limiter();
+        direct(&limiter, "b", word(0.3).enforced(is_enforced), tokens);
+        let decided = (0..10_000).map(|_| limiter.decide(key("b", "acme", cost), None));
+        let hits = decided.filter(|decided| refused(decided).or(decided.withheld) == OVERLOAD).count();
+        // Five standard deviations of an independent draw; a dithered coin is closer.
+        assert!((2_770..3_230).contains(&hits), "{hits} of 10,000 at 0.3");
+    }
+}
+
+#[test]
+fn request_without_a_cost_is_answered_and_leaves_no_trace() {
+    let (limiter, mut subscription) = with_keys(64, 7);
+    direct(&limiter, "all", word(1.0).enforced(true), None);
+    direct(&limiter, "watched", word(1.0), None);
+    direct(&limiter, "empty", word(0.0).enforced(true), 0);
+    direct(&limiter, "full", word(0.0).enforced(true), 5);
+    let all = || subscription_free_counts(&limiter);
+    let before = all();
+    for _ in 0..100 {
+        for (bucket, expected, withheld) in [
+            ("all", OVERLOAD, None),
+            ("watched", None, OVERLOAD),
+            ("empty", GUARD, None),
+            ("full", None, None),
+            ("unknown", None, None),
+            ("no name", None, None),
+        ] {
+            let decided = limiter.decide(key(bucket, "new-tenant", 0), None);
+            assert_eq!((refused(&decided), decided.withheld), (expected, withheld), "{bucket}");
+        }
+    }
+    assert_eq!(all(), before, "no token is taken");
+    let counts = subscription.counts();
+    assert!(counts.values().all(|counts| *counts == Counts::ZERO), "{counts:?}");
+    assert!(counts.keys().all(|key| key.tenant.as_str() == "default"), "no name takes room: {counts:?}");
+    assert_eq!(limiter.table.untracked(), 0);
+}
+
+/// The tokens that requests of the bucket `full` have used.
+fn subscription_free_counts(limiter: &Limiter) -> u32 {
+    limiter.table.counters.used(limiter.bucket("full").unwrap().place.default_key)
+}
+
+#[test]
+fn of_several_keys_only_those_that_refuse_by_themselves_say_so() {
+    let limiter = limiter();
+    direct(&limiter, "all", word(1.0).enforced(true), None);
+    direct(&limiter, "most", word(0.999_999_9).enforced(true), None);
+    direct(&limiter, "open", word(0.0).enforced(true), None);
+    direct(&limiter, "watched", word(1.0), None);
+    direct(&limiter, "empty", word(0.0).enforced(true), 0);
+    direct(&limiter, "rich", word(0.0).enforced(true), 50);
+    let (ok, no) = ((None, None), (OVERLOAD, None));
+    let used = |bucket: &str| limiter.table.counters.used(limiter.bucket(bucket).unwrap().place.default_key);
+    for (requests, expected) in [
+        (&[("open", 1), ("all", 1), ("rich", 7)][..], &[ok, no, ok][..]),
+        (&[("most", 1), ("all", 1), ("most", 1)], &[no, no, no]),
+        (&[("watched", 1), ("all", 1)], &[(None, OVERLOAD), no]),
+        (&[("watched", 1), ("open", 1)], &[(None, OVERLOAD), ok]),
+        (&[("rich", 7), ("empty", 1), ("open", 2)], &[ok, (GUARD, None), ok]),
+        (&[("rich", 7), ("all", 0)], &[ok, no]),
+        (&[("rich", 7), ("empty", 0)], &[ok, (GUARD, None)]),
+        (&[("rich", 99_999), ("empty", 1)], &[ok, (GUARD, None)]),
+        (&[("no name", 1), ("all", 1), ("unknown-1", 1)], &[ok, no, ok]),
+        (&[("all", 1)], &[no]),
+        (&[], &[]),
+    ] {
+        let keys: Vec<_> = requests.iter().map(|(bucket, cost)| key(bucket, "acme", *cost)).collect();
+        let before: Vec<_> = keys.iter().map(|key| counts_if_valid(&limiter, key.bucket)).collect();
+        assert_eq!(together(&limiter, &keys), expected, "{requests:?}");
+        let is_refused = expected.iter().any(|(refused, _)| refused.is_some());
+        for (key, before) in keys.iter().zip(before) {
+            let new = counts_if_valid(&limiter, key.bucket).since(before);
+            let times =
+                keys.iter().filter(|other| other.bucket == key.bucket).map(|key| u64::from(key.cost)).sum();
+            if key.bucket != "no name" {
+                let refused = if is_refused { times } else { 0 };
+                assert_eq!((new.offered, new.refused()), (times, refused), "{} of {requests:?}", key.bucket);
+            }
+        }
+        assert_eq!(used("rich"), 0, "a refused request takes no token: {requests:?}");
+    }
+    assert_eq!(
+        together(&limiter, &[key("rich", "a", 20), key("rich", "b", 30), key("open", "a", 1)]),
+        [ok; 3]
+    );
+    assert_eq!(used("rich"), 50);
+    assert_eq!(together(&limiter, &[key("rich", "a", 1), key("open", "a", 1)]), [(GUARD, None), ok]);
+}
+
+fn counts_if_valid(limiter: &Limiter, bucket: &str) -> Counts {
+    limiter.bucket(bucket).map_or(Counts::ZERO, |bucket| bucket.key("acme").counts())
+}
+
+#[test]
+fn traces_decide_one_key_and_several_alike() {
+    use plimsoll_core::decision::Coin;
+    use plimsoll_core::decision::coherent::DrawKey;
+
+    let limiter = limiter();
+    limiter.table.draw_key.store(DrawKey::of_halves(1, 2));
+    let coherent = |ratio| word(ratio).coin(Coin::Coherent).coherent(true);
+    direct(&limiter, "b", coherent(0.5).enforced(true), None);
+    direct(&limiter, "watched", coherent(0.5), None);
+    let mut both = Vec::new();
+    let mut refusals = 0;
+    for id in 1..=400 {
+        let trace = TraceId::new(id);
+        let one = limiter.decide(key("b", "acme", 1), trace);
+        refusals += usize::from(!one.verdict.is_admit());
+        for (bucket, cost) in [("b", 1), ("b", 5), ("b", 0)] {
+            assert_eq!(
+                refused(&limiter.decide(key(bucket, "jo", cost), trace)),
+                refused(&one),
+                "{id} {cost}"
+            );
+        }
+        assert_eq!(limiter.decide(key("watched", "jo", 1), trace).withheld, refused(&one), "{id}");
+        limiter.decide_together(&[key("watched", "acme", 1), key("b", "acme", 2)], trace, &mut both);
+        assert_eq!((both[0].withheld, refused(&both[1])), (refused(&one), refused(&one)), "{id}");
+    }
+    assert!((150..250).contains(&refusals), "{refusals} of 400 at one half");
+}
+
+#[test]
+fn bucket_that_was_never_named_has_no_preview_no_limit_and_no_responses() {
+    let limiter = limiter();
+    let response = ObservedResponse::status(200).took(Duration::from_millis(7));
+    assert_eq!((limiter.peek("b", "acme"), limiter.limit("b")), (None, None));
+    assert!(!limiter.record("b", "acme", response));
+    direct(&limiter, "b", word(0.25).enforced(true), None);
+    let peek = limiter.peek("b", "acme").unwrap();
+    assert_eq!((peek.ratio, peek.enforced, peek.exhausted), (word(0.25).ratio(), true, false));
+    assert_eq!(limiter.limit("b"), None, "its limit is not known yet");
+    let place = limiter.bucket("b").unwrap().place;
+    limiter.table.limits.set(place.bucket, Limit::PerSecond(Rate::new(12.5).unwrap()));
+    assert_eq!(limiter.limit("b"), Some(12.5));
+    limiter.table.limits.set(place.bucket, Limit::Unlimited);
+    assert_eq!(limiter.limit("b"), None);
+    let responses = [
+        response,
+        ObservedResponse::status(503).took(Duration::from_millis(9)),
+        ObservedResponse::success(),
+        ObservedResponse::failure(),
+    ];
+    assert!(responses.into_iter().all(|response| limiter.record("b", "acme", response)));
+    let recorded = limiter.table.responses.snapshots(place.bucket as usize);
+    let [("", all)] = &recorded[..] else { panic!("{recorded:?}") };
+    let mut codes: Vec<_> = all.codes.iter().map(|(code, count)| (code.as_str(), *count)).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, [("200", 1), ("503", 1), ("error", 1), ("ok", 1)]);
+    assert_eq!(all.durations.count, 2, "only those with a latency");
+}
+
+const BUCKETS: [&str; 4] = ["a", "b", "c", "d"];
+
+#[derive(Clone, Copy, Debug)]
+struct Directed {
+    ratio: f64,
+    tokens: Option<u32>,
+    is_enforced: bool,
+}
+
+fn directed() -> impl Strategy<Value = Directed> {
+    let ratio = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0];
+    (ratio, prop::option::of(0..40_u32), any::<bool>()).prop_map(|(ratio, tokens, is_enforced)| Directed {
+        ratio,
+        tokens,
+        is_enforced,
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_request_is_counted_for_all_its_keys_and_pays_for_all_or_none(
+        directives in prop::array::uniform4(directed()),
+        requests in prop::collection::vec(prop::collection::vec((0..4_usize, 0..12_u32), 1..6), 1..40),
+    ) {
+        let limiter = limiter();
+        for (bucket, Directed { ratio, tokens, is_enforced }) in BUCKETS.into_iter().zip(directives) {
+            direct(&limiter, bucket, word(ratio).enforced(is_enforced), tokens);
+        }
+        let used = |bucket: &str| limiter.table.counters.used(limiter.bucket(bucket).unwrap().place.default_key);
+        let mut decided = Vec::new();
+        for request in requests {
+            let keys: Vec<_> = request.iter().map(|(at, cost)| key(BUCKETS[*at], "acme", *cost)).collect();
+            let before = BUCKETS.map(|bucket| (counts(&limiter, bucket, "acme"), used(bucket)));
+            limiter.decide_together(&keys, None, &mut decided);
+            prop_assert_eq!(decided.len(), keys.len());
+            let is_refused = decided.iter().any(|decided| !decided.verdict.is_admit());
+            for ((at, bucket), (counts_before, used_before)) in BUCKETS.into_iter().enumerate().zip(before) {
+                let of_bucket = || request.iter().zip(&decided).filter(move |((of, _), _)| *of == at);
+                let cost: u32 = of_bucket().map(|((_, cost), _)| *cost).sum();
+                let new = counts(&limiter, bucket, "acme").since(counts_before);
+                prop_assert_eq!(new.offered, u64::from(cost));
+                prop_assert_eq!(new.refused(), if is_refused { u64::from(cost) } else { 0 });
+                let withheld: u32 = of_bucket().filter(|(_, by)| by.withheld.is_some()).map(|((_, cost), _)| *cost).sum();
+                prop_assert_eq!(new.would_dropped, if is_refused { 0 } else { u64::from(withheld) });
+                let is_guarded = directives[at].tokens.is_some();
+                let due = if is_refused || !is_guarded { 0 } else { cost - withheld };
+                prop_assert_eq!(used(bucket).wrapping_sub(used_before), due, "tokens of {}", bucket);
+                for (_, by) in of_bucket() {
+                    prop_assert!(by.verdict.is_admit() || directives[at].is_enforced && by.withheld.is_none());
+                    prop_assert!(by.withheld.is_none() || !directives[at].is_enforced);
+                }
+            }
+        }
+        // All that was admitted fits the tokens, except for what a cost above the depth leaves as a debt.
+        for (bucket, directed) in BUCKETS.into_iter().zip(directives) {
+            prop_assert!(directed.tokens.is_none_or(|tokens| used(bucket) <= tokens.max(1) + 11), "{}", bucket);
+        }
+    }
+}
