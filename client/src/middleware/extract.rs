@@ -1,10 +1,14 @@
 //! The extraction of a key from a request: the seam between a service's requests and the limiter's names.
 
+use std::sync::Arc;
+
 use plimsoll_core::decision::Refusal;
+use plimsoll_core::quota::Quota;
 
 use super::request::trace::trace_of;
 use super::{Head, Pass, stacked};
 use crate::hot::table::Table;
+use crate::limiter::layered::{Asking, Step};
 use crate::responses::Recorder;
 use crate::{BucketHandle, KeyHandle, Verdict};
 
@@ -52,6 +56,9 @@ pub trait Extract: Send + Sync + 'static {
         if stacked::is_counted(request, &key.table, key.recorder().bucket()) {
             return Decision::passed(&key.table, Pass::CountedBefore);
         }
+        if let Some(step) = key.step_by_quotas(cost, || trace_of(request)) {
+            return Decision::of_step(step, key.recorder(), || key.bucket());
+        }
         let verdict = key.admit_cost_by_trace(cost, || trace_of(request));
         Decision::of(verdict, || key.recorder(), || key.bucket())
     }
@@ -97,18 +104,38 @@ impl From<(KeyHandle, u32)> for Charge {
 }
 
 /// The decision about a request, and the bucket that it was made for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Decision(pub(super) Decided);
 
 /// The kinds of decisions. An admitted request takes no reference count, which all threads would write.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) enum Decided {
     /// Admitted without a decision, and unrecorded.
     Passed(Pass),
     /// Admitted; the recorder takes the response.
     Admitted(Option<Recorder>),
-    /// Refused, for this bucket if it is known.
-    Refused { refusal: Refusal, bucket: Option<BucketHandle> },
+    /// Refused.
+    Refused(RefusedBy),
+    /// Admitted by coin and guard, while the store of exact quotas is asked.
+    Asking(Box<AskingFor>),
+}
+
+/// A refusal, and what has refused.
+#[derive(Debug)]
+pub(super) struct RefusedBy {
+    pub(super) refusal: Refusal,
+    /// The bucket, if it is known.
+    pub(super) bucket: Option<BucketHandle>,
+    /// The exact quota, if one has refused.
+    pub(super) quota: Option<Arc<Quota>>,
+}
+
+/// A request that waits for its quotas.
+#[derive(Debug)]
+pub(super) struct AskingFor {
+    pub(super) asking: Asking,
+    pub(super) recorder: Recorder,
+    pub(super) bucket: BucketHandle,
 }
 
 impl Decision {
@@ -121,7 +148,7 @@ impl Decision {
     pub const fn unrecorded(verdict: Verdict) -> Self {
         Self(match verdict {
             Verdict::Admit => Decided::Admitted(None),
-            Verdict::Refuse(refusal) => Decided::Refused { refusal, bucket: None },
+            Verdict::Refuse(refusal) => Decided::Refused(RefusedBy { refusal, bucket: None, quota: None }),
         })
     }
 
@@ -140,8 +167,37 @@ impl Decision {
     ) -> Self {
         Self(match verdict {
             Verdict::Admit => Decided::Admitted(Some(recorder())),
-            Verdict::Refuse(refusal) => Decided::Refused { refusal, bucket: Some(bucket()) },
+            Verdict::Refuse(refusal) => {
+                Decided::Refused(RefusedBy { refusal, bucket: Some(bucket()), quota: None })
+            }
         })
+    }
+
+    /// Makes the decision about a request of a bucket with exact quotas.
+    #[cold]
+    pub(super) fn of_step(step: Step, recorder: Recorder, bucket: impl FnOnce() -> BucketHandle) -> Self {
+        Self(match step {
+            Step::Decided(decided) => Decided::of_quotas(decided, recorder, bucket),
+            Step::Asking(asking) => {
+                Decided::Asking(Box::new(AskingFor { asking, recorder, bucket: bucket() }))
+            }
+        })
+    }
+}
+
+impl Decided {
+    /// Makes the decision by a verdict of the exact layer.
+    pub(super) fn of_quotas(
+        decided: crate::Decided,
+        recorder: Recorder,
+        bucket: impl FnOnce() -> BucketHandle,
+    ) -> Self {
+        match decided.verdict {
+            Verdict::Admit => Self::Admitted(Some(recorder)),
+            Verdict::Refuse(refusal) => {
+                Self::Refused(RefusedBy { refusal, bucket: Some(bucket()), quota: decided.quota })
+            }
+        }
     }
 }
 

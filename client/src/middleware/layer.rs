@@ -7,12 +7,11 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use plimsoll_core::decision::Refusal;
 use quanta::Instant;
 
+use super::extract::RefusedBy;
 use super::refusal::{self, Format};
-use super::{Decision, EitherBody, Extract, Head, RateLimitHeaders, Refused, SameBody};
-use crate::BucketHandle;
+use super::{Decision, EitherBody, Extract, Head, RateLimitHeaders, RefusalFormat, Refused, SameBody};
 
 /// Puts a limiter before a service. Responses have either the service's body or that of a refusal; see
 /// [`same_body`](LoadShedLayer::same_body).
@@ -65,24 +64,20 @@ impl<B> LoadShedLayer<B> {
     /// successes. gRPC callers get `RESOURCE_EXHAUSTED`.
     #[must_use]
     pub fn status(self, status: StatusCode) -> Self {
-        if !(status.is_client_error() || status.is_server_error()) {
-            tracing::error!(%status, "LoadShedLayer::status needs a status of 400 or above; refusals keep theirs");
-            return self;
-        }
-        self.with(|format| format.status = status)
+        self.form(|form| form.status(status))
     }
 
     /// Sets the families of header fields about limits.
     #[must_use]
     pub fn headers(self, headers: RateLimitHeaders) -> Self {
-        self.with(|format| format.headers = headers)
+        self.form(|form| form.headers(headers))
     }
 
     /// Sets the `type` of problem documents: a URI, which should lead to documentation for callers. By default it is
     /// the registered type that fits the reason, or else `about:blank`.
     #[must_use]
     pub fn problem_type(self, uri: &str) -> Self {
-        self.with(|format| format.problem_type = Some(uri.into()))
+        self.form(|form| form.problem_type(uri))
     }
 
     /// Responds to refused requests by a closure. It may begin with the default
@@ -118,6 +113,10 @@ impl<B> LoadShedLayer<B> {
         self.with(|format| format.respond = Some(Arc::new(move |refused| respond(refused).map(Into::into))))
     }
 
+    fn form(self, set: impl FnOnce(RefusalFormat) -> RefusalFormat) -> Self {
+        self.with(|format| format.form = set(std::mem::take(&mut format.form)))
+    }
+
     fn with(mut self, set: impl FnOnce(&mut Format)) -> Self {
         set(Arc::make_mut(self.format.get_or_insert_with(|| Arc::new(Format::DEFAULT))));
         self
@@ -135,14 +134,9 @@ impl<B> LoadShedLayer<B> {
 
     /// Makes the response to a refused request.
     #[cold]
-    pub(super) fn refuse(
-        &self,
-        request: Head<'_>,
-        refusal: Refusal,
-        bucket: Option<&BucketHandle>,
-    ) -> Response<Bytes> {
+    pub(super) fn refuse(&self, request: Head<'_>, by: &RefusedBy) -> Response<Bytes> {
         let format = self.format.as_deref().unwrap_or(&DEFAULT);
-        refusal::response(format, request, refusal, bucket, SystemTime::now())
+        refusal::response(format, request, by, SystemTime::now())
     }
 }
 

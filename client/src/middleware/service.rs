@@ -2,7 +2,6 @@
 //! a refusal.
 
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -13,7 +12,7 @@ use quanta::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::extract::Decided;
+use super::extract::{AskingFor, Decided, RefusedBy};
 use super::response::{Outcome, ending_of};
 use super::{EitherBody, Head, LoadShedLayer, Pass, ResponseBody, events, stacked};
 use crate::BucketHandle;
@@ -41,12 +40,12 @@ impl<S: Clone, B> Clone for LoadShed<S, B> {
 
 impl<S, Q, R, B> Service<Request<Q>> for LoadShed<S, B>
 where
-    S: Service<Request<Q>, Response = Response<R>>,
+    S: Service<Request<Q>, Response = Response<R>> + Clone,
     B: ResponseBody<R>,
 {
     type Response = Response<B::Body>;
     type Error = S::Error;
-    type Future = ResponseFuture<S::Future, B>;
+    type Future = ResponseFuture<S::Future, B, S, Request<Q>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -54,64 +53,116 @@ where
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
-        let recorder = match self.layer.decide(head).0 {
-            Decided::Admitted(recorder) => {
-                events::admitted(recorder);
-                recorder.into_iter().for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
-                recorder
-            }
+        let state = match self.layer.decide(head).0 {
+            Decided::Admitted(recorder) => State::admit(&mut self.inner, request, recorder),
             Decided::Passed(pass) => {
                 events::passed(pass);
                 if pass == Pass::CountedBefore {
                     stacked::mark_again(request.extensions_mut());
                 }
-                None
+                // Called at once, so that the instance that was polled ready gets the request.
+                State::Admitted { response: self.inner.call(request), timing: None }
             }
-            Decided::Refused { refusal, bucket } => {
-                let recorder = bucket.as_ref().map(BucketHandle::recorder);
-                let response = self.layer.refuse(head, refusal, bucket.as_ref());
-                if let Some(recorder) = recorder {
-                    let status = || Ending::Status(response.status().as_u16());
-                    recorder.refused(ending_of(&response).unwrap_or_else(status));
-                }
-                events::refused(refusal, recorder);
-                let state = State::Refused { response: Some(response) };
-                return ResponseFuture { state, body: PhantomData };
+            Decided::Refused(by) => State::refuse(&self.layer, head, &by),
+            Decided::Asking(asked) => {
+                let clone = self.inner.clone();
+                // The instance that was polled ready waits with the request.
+                let inner = std::mem::replace(&mut self.inner, clone);
+                let waiting =
+                    Waiting { asked: *asked, inner, request: Some(request), layer: self.layer.clone() };
+                State::Asking { waiting: Box::new(waiting) }
             }
         };
-        let timing = recorder.map(Timing::start);
-        // Called at once, so that the instance that was polled ready gets the request.
-        let state = State::Admitted { response: self.inner.call(request), timing };
-        ResponseFuture { state, body: PhantomData }
+        ResponseFuture { state }
     }
 }
 
 pin_project! {
-    /// The response future of a [`LoadShed`]: the inner service's response, or a refusal.
-    pub struct ResponseFuture<F, B = EitherBody> {
+    /// The response future of a [`LoadShed`]: the inner service's response, or a refusal. A request with exact quotas
+    /// may wait for their store before it reaches the service; dropped meanwhile, it never does, and what the store has
+    /// debited is spent.
+    pub struct ResponseFuture<F, B = EitherBody, S = (), Q = ()> {
         #[pin]
-        state: State<F>,
-        body: PhantomData<fn() -> B>,
+        state: State<F, B, S, Q>,
     }
 }
 
 pin_project! {
     #[project = StateProjected]
-    enum State<F> {
+    enum State<F, B, S, Q> {
         Admitted { #[pin] response: F, timing: Option<Timing> },
         Refused { response: Option<Response<Bytes>> },
+        // Boxed, because few requests wait.
+        Asking { waiting: Box<Waiting<B, S, Q>> },
     }
 }
 
-impl<F, R, E, B> Future for ResponseFuture<F, B>
+/// A request that waits for its quotas.
+struct Waiting<B, S, Q> {
+    asked: AskingFor,
+    /// The instance that was polled ready.
+    inner: S,
+    /// `None` once the service has it.
+    request: Option<Q>,
+    layer: LoadShedLayer<B>,
+}
+
+impl<F, B, S, Q> State<F, B, S, Request<Q>> {
+    /// Lets the service answer.
+    fn admit(inner: &mut S, mut request: Request<Q>, recorder: Option<Recorder>) -> Self
+    where
+        S: Service<Request<Q>, Future = F>,
+    {
+        events::admitted(recorder);
+        recorder.into_iter().for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
+        let timing = recorder.map(Timing::start);
+        // Called at once, so that the instance that was polled ready gets the request.
+        Self::Admitted { response: inner.call(request), timing }
+    }
+
+    fn refuse(layer: &LoadShedLayer<B>, head: Head<'_>, by: &RefusedBy) -> Self {
+        let recorder = by.bucket.as_ref().map(BucketHandle::recorder);
+        let response = layer.refuse(head, by);
+        if let Some(recorder) = recorder {
+            let status = || Ending::Status(response.status().as_u16());
+            recorder.refused(ending_of(&response).unwrap_or_else(status));
+        }
+        events::refused(by.refusal, recorder);
+        Self::Refused { response: Some(response) }
+    }
+}
+
+impl<B, S, Q> Waiting<B, S, Request<Q>> {
+    /// Waits for the quotas, then lets the service answer, or refuses. Pending for ever once it was ready.
+    fn poll_next<F>(&mut self, cx: &mut Context<'_>) -> Poll<State<F, B, S, Request<Q>>>
+    where
+        S: Service<Request<Q>, Future = F>,
+    {
+        let decided = ready!(Pin::new(&mut self.asked.asking).poll(cx));
+        let Some(request) = self.request.take() else { return Poll::Pending };
+        let (recorder, bucket) = (self.asked.recorder, || self.asked.bucket.clone());
+        Poll::Ready(match Decided::of_quotas(decided, recorder, bucket) {
+            Decided::Refused(by) => State::refuse(&self.layer, Head::of(&request), &by),
+            _ => State::admit(&mut self.inner, request, Some(recorder)),
+        })
+    }
+}
+
+impl<F, R, E, B, S, Q> Future for ResponseFuture<F, B, S, Request<Q>>
 where
     F: Future<Output = Result<Response<R>, E>>,
     B: ResponseBody<R>,
+    S: Service<Request<Q>, Future = F>,
 {
     type Output = Result<Response<B::Body>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().state.project() {
+        let mut state = self.project().state;
+        if let StateProjected::Asking { waiting } = state.as_mut().project() {
+            let next = ready!(waiting.poll_next(cx));
+            state.set(next);
+        }
+        match state.project() {
             StateProjected::Admitted { response, timing } => {
                 let response = ready!(response.poll(cx));
                 let outcome =
@@ -123,6 +174,7 @@ where
                 Some(response) => Poll::Ready(Ok(B::refused(response))),
                 None => Poll::Pending,
             },
+            StateProjected::Asking { .. } => Poll::Pending,
         }
     }
 }

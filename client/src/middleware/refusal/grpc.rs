@@ -11,23 +11,20 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use super::{ERROR_DOMAIN, RATE_LIMIT_REASON, Refused, words};
+use super::{ERROR_DOMAIN, RATE_LIMIT_REASON, RefusalFormat, RefusalOf, words};
 
 const RETRY_PUSHBACK: &str = "grpc-retry-pushback-ms";
 /// The pushback that keeps a client from retrying.
 const NO_RETRY: i32 = -1;
 
 /// Makes a trailers-only response, with the status among the headers and no body.
-pub(super) fn response(refused: &Refused<'_>) -> Response<Bytes> {
+pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Response<Bytes> {
     let reason = refused.reason();
     let mut details = ErrorDetails::new();
     // Google's rules for error reasons ask for capitals.
     details
         .set_error_info(reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, facts(refused))
-        .add_quota_failure_violation(
-            refused.bucket().map(|bucket| format!("bucket:{bucket}")).unwrap_or_default(),
-            words::detail(reason),
-        );
+        .add_quota_failure_violation(subject(refused), words::detail(reason));
     let mut metadata = MetadataMap::new();
     let pushback = if reason == Reason::TenantQuotaExceeded {
         NO_RETRY
@@ -37,16 +34,29 @@ pub(super) fn response(refused: &Refused<'_>) -> Response<Bytes> {
         i32::try_from(millis).unwrap_or(i32::MAX)
     };
     metadata.insert(RETRY_PUSHBACK, pushback.into());
-    if refused.format.headers.has_x() {
+    if format.headers.has_x() {
         metadata.insert(RATE_LIMIT_REASON, MetadataValue::from_static(reason.as_str()));
     }
     let message = words::title(reason);
     Status::with_error_details_and_metadata(Code::ResourceExhausted, message, details, metadata).into_http()
 }
 
-/// Returns the metadata of the `ErrorInfo`: the bucket, and its limit in requests/s, as far as they are known.
-fn facts(refused: &Refused<'_>) -> HashMap<String, String> {
-    let bucket = refused.bucket().map(|bucket| ("bucket".to_owned(), bucket.to_owned()));
-    let limit = refused.limit().map(|limit| ("limit".to_owned(), limit.to_string()));
-    bucket.into_iter().chain(limit).collect()
+/// Returns what the violation is about: `quota:NAME` for an exact quota, else `bucket:NAME`.
+fn subject(refused: &RefusalOf<'_>) -> String {
+    match (refused.used_up(), refused.bucket) {
+        (Some(quota), _) => format!("quota:{}", quota.name),
+        (None, Some(bucket)) => format!("bucket:{bucket}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// Returns the metadata of the `ErrorInfo`: the bucket, its limit in requests/s, and the exact quota with the requests of
+/// a full one, as far as they are known.
+fn facts(refused: &RefusalOf<'_>) -> HashMap<String, String> {
+    let bucket = refused.bucket.map(|bucket| ("bucket".to_owned(), bucket.to_owned()));
+    let limit = refused.exceeded().map(|limit| ("limit".to_owned(), limit.to_string()));
+    let quota = refused.used_up().map(|quota| {
+        [("quota".to_owned(), quota.name.to_string()), ("max".to_owned(), quota.rate.max().to_string())]
+    });
+    bucket.into_iter().chain(limit).chain(quota.into_iter().flatten()).collect()
 }

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use plimsoll_core::quota::Quota as ExactQuota;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
 
-use super::{RATE_LIMIT_REASON, Refused};
+use super::{RATE_LIMIT_REASON, RateLimitHeaders, RefusalOf};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -17,21 +18,24 @@ const X_REASON: HeaderName = HeaderName::from_static(RATE_LIMIT_REASON);
 /// The largest integer of a structured field (RFC 9651).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Inserts the fields that the format of a layer wants.
-pub(super) fn insert(headers: &mut HeaderMap, refused: &Refused<'_>) {
-    let quota = refused.limit().map(Quota::of);
-    if refused.format.headers.has_ietf()
-        && let Some((quota, bucket)) = quota.zip(refused.bucket())
+/// Inserts the fields of the families that are wanted.
+pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refused: &RefusalOf<'_>) {
+    let exact = refused.used_up();
+    let quota = exact.map(Quota::of_exact).or_else(|| refused.exceeded().map(Quota::of));
+    // A used-up quota is a policy of its own, which buckets may share.
+    let name = exact.map(|exact| exact.name.as_str()).or(refused.bucket);
+    if families.has_ietf()
+        && let Some((quota, name)) = quota.zip(name)
     {
         let fields =
-            [(RATE_LIMIT_POLICY, quota.policy(bucket)), (RATE_LIMIT, state(bucket, refused.wait_seconds()))];
+            [(RATE_LIMIT_POLICY, quota.policy(name)), (RATE_LIMIT, state(name, refused.wait_seconds()))];
         for (name, value) in fields {
             if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
                 headers.insert(name, value);
             }
         }
     }
-    if refused.format.headers.has_x() {
+    if families.has_x() {
         if let Some(quota) = quota {
             headers.insert(X_LIMIT, HeaderValue::from(quota.requests));
             headers.insert(X_REMAINING, HeaderValue::from(0));
@@ -58,6 +62,12 @@ impl Quota {
         } else {
             Self { requests: 1, seconds: ((1.0 / per_second).ceil() as u64).min(INTEGER_MAX) }
         }
+    }
+
+    /// Returns the quota of an exact one: the requests of a full one, by the time between two refills, rounded up.
+    fn of_exact(quota: &ExactQuota) -> Self {
+        let seconds = quota.rate.every_ms().div_ceil(1_000);
+        Self { requests: quota.rate.max().min(INTEGER_MAX), seconds: seconds.min(INTEGER_MAX) }
     }
 
     /// Returns the policy of a bucket: `"checkout";q=1000;w=1`.

@@ -12,17 +12,16 @@ mod tests;
 mod words;
 
 pub(super) use format::Format;
-pub use format::RateLimitHeaders;
+pub use format::{RateLimitHeaders, RefusalFormat, RefusalOf};
 pub use refused::Refused;
 
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::Response;
-use plimsoll_core::decision::Refusal;
 
 use super::Head;
-use crate::BucketHandle;
+use super::extract::RefusedBy;
 
 /// The `domain` of the `ErrorInfo` in gRPC refusals.
 pub const ERROR_DOMAIN: &str = "plimsoll.dev";
@@ -36,9 +35,8 @@ const RATE_LIMIT_REASON: &str = "x-ratelimit-reason";
 pub(super) fn response(
     format: &Format,
     request: Head<'_>,
-    refusal: Refusal,
-    bucket: Option<&BucketHandle>,
+    by: &RefusedBy,
     at: SystemTime,
 ) -> Response<Bytes> {
-    format.response(&Refused { request, refusal, bucket, format, at })
+    format.response(&Refused::new(&format.form, request, by, at))
 }

@@ -9,7 +9,7 @@ use plimsoll_core::decision::Reason;
 use serde::Serialize;
 
 use super::words::{self, ABOUT_BLANK};
-use super::{PATH_BYTES_MAX, Refused, limit_fields};
+use super::{PATH_BYTES_MAX, RefusalFormat, RefusalOf, limit_fields};
 
 /// An RFC 9457 problem document.
 #[derive(Serialize)]
@@ -25,12 +25,16 @@ struct Problem<'a> {
     reason: &'a str,
 }
 
-/// Makes the response.
-pub(super) fn response(refused: &Refused<'_>) -> Response<Bytes> {
-    let (reason, status) = (refused.reason(), refused.status());
+/// Makes the response to a request for a URI, if that is known.
+pub(super) fn response(
+    format: &RefusalFormat,
+    refused: &RefusalOf<'_>,
+    uri: Option<&Uri>,
+) -> Response<Bytes> {
+    let (reason, status) = (refused.reason(), format.status);
     let default = words::problem_type(reason);
     let phrase = status.canonical_reason().unwrap_or(words::title(reason));
-    let (r#type, title) = match refused.format.problem_type.as_deref() {
+    let (r#type, title) = match format.problem_type.as_deref() {
         None => (default.uri, default.title.unwrap_or(phrase)),
         Some(ABOUT_BLANK) => (ABOUT_BLANK, phrase),
         Some(own) => (own, words::title(reason)),
@@ -40,12 +44,8 @@ pub(super) fn response(refused: &Refused<'_>) -> Response<Bytes> {
         title,
         status: status.as_u16(),
         detail: words::detail(reason),
-        instance: instance(refused.request.uri),
-        // A quota that cannot be checked is not known to be exceeded.
-        violated_policies: refused
-            .bucket()
-            .filter(|_| reason != Reason::QuotaDegraded)
-            .map(|bucket| [bucket]),
+        instance: uri.and_then(instance),
+        violated_policies: violated(refused).map(|policy| [policy]),
         reason: reason.as_str(),
     };
     // Texts and numbers always serialize; without a body, the headers would still be complete.
@@ -55,8 +55,17 @@ pub(super) fn response(refused: &Refused<'_>) -> Response<Bytes> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     headers.insert(RETRY_AFTER, HeaderValue::from(refused.wait_seconds()));
-    limit_fields::insert(headers, refused);
+    limit_fields::insert(headers, format.headers, refused);
     response
+}
+
+/// Returns the name of the violated policy: the quota that is used up, as the field `RateLimit-Policy` names it, or else
+/// the bucket. A quota that cannot be checked is not known to be exceeded.
+fn violated<'a>(refused: &'a RefusalOf<'_>) -> Option<&'a str> {
+    match refused.used_up() {
+        Some(quota) => Some(quota.name.as_str()),
+        None => refused.bucket.filter(|_| refused.reason() != Reason::QuotaDegraded),
+    }
 }
 
 /// Returns the path of a request as a relative reference (RFC 3986), unless it is too long. Callers choose it: bytes

@@ -11,6 +11,8 @@ pub(super) struct Checked {
     pub(super) rule: Rule,
     pub(super) path: Option<PathPattern>,
     name: String,
+    /// The place in the list as written, from 1 on.
+    number: usize,
 }
 
 impl Checked {
@@ -32,7 +34,7 @@ impl Checked {
         if rule.bucket.is_none() && rule.cost.is_some() {
             return Err(RulesError::UnlimitedWithCost { rule: name });
         }
-        Ok(Self { rule, path, name })
+        Ok(Self { rule, path, name, number })
     }
 
     /// Returns true if this rule matches every request that `other` matches. Never true by mistake.
@@ -57,23 +59,48 @@ impl Checked {
 /// Returns the rules in the order in which they apply.
 pub(super) fn check(rules: impl IntoIterator<Item = Rule>) -> Result<Vec<Checked>, RulesError> {
     let checked = rules.into_iter().zip(1..).map(|(rule, number)| Checked::new(number, rule));
-    let mut checked = checked.collect::<Result<Vec<_>, _>>()?;
+    let checked = in_order(checked.collect::<Result<Vec<_>, _>>()?);
     if checked.is_empty() {
         return Err(RulesError::Empty);
     }
-    // A stable order: only rules for the rest move.
+    let first = never_applied(&checked).map(|(_, error)| error).next();
+    first.map_or(Ok(checked), Err)
+}
+
+/// Returns the fault of each rule that has one, with its index in the list.
+pub(super) fn faults(rules: &[Rule]) -> Vec<(usize, RulesError)> {
+    let mut faults = Vec::new();
+    let mut checked = Vec::with_capacity(rules.len());
+    for (rule, number) in rules.iter().zip(1..) {
+        match Checked::new(number, rule.clone()) {
+            Ok(rule) => checked.push(rule),
+            Err(error) => faults.push((number - 1, error)),
+        }
+    }
+    let checked = in_order(checked);
+    faults.extend(never_applied(&checked).map(|(rule, error)| (rule.number - 1, error)));
+    faults
+}
+
+/// A stable order: only rules for the rest move.
+fn in_order(mut checked: Vec<Checked>) -> Vec<Checked> {
     checked.sort_by_key(|checked| checked.rule.is_last);
-    for (at, later) in checked.iter().enumerate() {
-        let Some(earlier) = checked.iter().take(at).find(|earlier| earlier.covers(later)) else { continue };
+    checked
+}
+
+/// Returns the rules of which an earlier one matches all requests.
+fn never_applied(checked: &[Checked]) -> impl Iterator<Item = (&Checked, RulesError)> {
+    checked.iter().enumerate().filter_map(|(at, later)| {
+        let earlier = checked.iter().take(at).find(|earlier| earlier.covers(later))?;
         let (rule, is_equal) = (later.name(), later.covers(earlier));
         let earlier = earlier.name();
-        return Err(if is_equal {
+        let error = if is_equal {
             RulesError::Duplicate { rule, earlier }
         } else {
             RulesError::Unreachable { rule, earlier }
-        });
-    }
-    Ok(checked)
+        };
+        Some((later, error))
+    })
 }
 
 /// Returns the fault of a template that no router has. A router may have been set to take colons of old versions
@@ -154,6 +181,25 @@ mod tests {
         ] {
             assert_eq!(fails(rules), expected);
         }
+    }
+
+    #[test]
+    fn every_fault_of_a_list_has_the_index_of_its_rule() {
+        let a = || Rule::bucket("a");
+        let rules = [
+            Rule::otherwise("rest"),
+            a().path("/a"),
+            a().path("b"),
+            a().prefix("/a"),
+            a().exact("/a"),
+            a().methods([]),
+            Rule::otherwise("more"),
+        ];
+        let faults = faults(&rules);
+        let indexes: Vec<usize> = faults.iter().map(|(index, _)| *index).collect();
+        assert_eq!(indexes, [2, 5, 4, 6], "{faults:?}");
+        let first = check(rules).unwrap_err();
+        assert_eq!(Some(&first), faults.first().map(|(_, error)| error));
     }
 
     #[test]

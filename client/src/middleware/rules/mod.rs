@@ -20,8 +20,8 @@ use resolved::{Resolved, Target};
 
 use super::request::trace::trace_of;
 use super::{Charge, Decision, Extract, Head, Pass, Tenant, stacked};
-use crate::Limiter;
 use crate::hot::table::Table;
+use crate::{KeyRequest, Limiter};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 ///
@@ -81,6 +81,13 @@ impl Rules {
             outside: outside::Outside::default(),
             rules,
         })
+    }
+
+    /// Returns the fault of each rule that has one, with its index, without a limiter: for a reader of rules that reports
+    /// all of them at once. Names of buckets are not checked.
+    #[must_use]
+    pub fn faults(rules: &[Rule]) -> Vec<(usize, RulesError)> {
+        check::faults(rules)
     }
 
     /// Limits CORS preflights by the rules as well. By default they pass and are counted as such: a browser sends them
@@ -146,6 +153,31 @@ impl Rules {
         route.map(axum::extract::MatchedPath::as_str)
     }
 
+    /// Compares a request with the rules for a caller that decides by itself, such as one that answers for other
+    /// services: calls `with` with the request's key, or returns why the request passes without a decision, which is
+    /// counted as for a layer.
+    ///
+    /// # Errors
+    /// When no rule matches the request, a rule exempts it, or it is a CORS preflight.
+    pub fn ask<R>(&self, request: Head<'_>, with: impl FnOnce(KeyRequest<'_>) -> R) -> Result<R, Pass> {
+        let target = self.target(request).inspect_err(|pass| self.table.passes.count(*pass))?;
+        let (bucket, cost) = (target.bucket.name(), target.cost(request));
+        Ok(self.tenant.with(request, |tenant| with(KeyRequest { bucket, tenant, cost })))
+    }
+
+    /// Returns the target of a request, or the reason why it has none.
+    #[inline]
+    fn target(&self, request: Head<'_>) -> Result<&Target, Pass> {
+        if self.is_exempt(request) {
+            return Err(Pass::Preflight);
+        }
+        match self.matched(request) {
+            Matched::Limited(target) => Ok(target),
+            Matched::Unlimited => Err(Pass::Unlimited),
+            Matched::NoRule => Err(Pass::NoRule),
+        }
+    }
+
     fn is_exempt(&self, request: Head<'_>) -> bool {
         !self.limits_preflights && request.is_preflight()
     }
@@ -153,34 +185,38 @@ impl Rules {
 
 impl Extract for Rules {
     fn extract(&self, request: Head<'_>) -> Option<Charge> {
-        if self.is_exempt(request) {
-            return None;
-        }
-        let Matched::Limited(target) = self.matched(request) else { return None };
+        let target = self.target(request).ok()?;
         let key = target.key().cloned();
         let key = key.unwrap_or_else(|| self.tenant.with(request, |tenant| target.bucket.key(tenant)));
         Some(Charge::new(key, target.cost(request)))
     }
 
     fn decide(&self, request: Head<'_>) -> Decision {
-        if self.is_exempt(request) {
-            return Decision::passed(&self.table, Pass::Preflight);
-        }
-        let target = match self.matched(request) {
-            Matched::Limited(target) => target,
-            Matched::Unlimited => return Decision::passed(&self.table, Pass::Unlimited),
-            Matched::NoRule => return Decision::passed(&self.table, Pass::NoRule),
+        let target = match self.target(request) {
+            Ok(target) => target,
+            Err(pass) => return Decision::passed(&self.table, pass),
         };
         let bucket = &target.bucket;
         if stacked::is_counted(request, &bucket.table, bucket.place.bucket) {
             return Decision::passed(&self.table, Pass::CountedBefore);
         }
         let (cost, trace) = (target.cost(request), || trace_of(request));
-        let verdict = match target.key() {
-            Some(key) => key.admit_cost_by_trace(cost, trace),
-            None => self.tenant.with(request, |tenant| bucket.admit_cost_by_trace(tenant, cost, trace)),
-        };
-        Decision::of(verdict, || bucket.recorder(), || bucket.clone())
+        match target.key() {
+            Some(key) => {
+                if let Some(step) = key.step_by_quotas(cost, trace) {
+                    return Decision::of_step(step, key.recorder(), || bucket.clone());
+                }
+                let verdict = key.admit_cost_by_trace(cost, trace);
+                Decision::of(verdict, || key.recorder(), || bucket.clone())
+            }
+            None => self.tenant.with(request, |tenant| {
+                if let Some(step) = bucket.step_by_quotas(tenant, cost, trace) {
+                    return Decision::of_step(step, bucket.recorder_of(tenant), || bucket.clone());
+                }
+                let verdict = bucket.admit_cost_by_trace(tenant, cost, trace);
+                Decision::of(verdict, || bucket.recorder_of(tenant), || bucket.clone())
+            }),
+        }
     }
 }
 

@@ -187,3 +187,49 @@ fn error_of_a_list_prints_its_text_and_names_the_rule() {
     assert!(error.to_string().starts_with("rule 2 (bucket `no name`): bucket `no name`: "), "{error}");
     assert_eq!(rules([]).unwrap_err(), RulesError::Empty);
 }
+
+#[test]
+fn rules_that_are_asked_give_the_key_that_a_layer_would_decide_for() {
+    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    let rules = [
+        Rule::bucket("orders")
+            .prefix("/orders")
+            .cost(|request| request.header("x-cost").and_then(|cost| cost.parse().ok()).unwrap_or(1)),
+        Rule::unlimited().exact("/healthz"),
+    ];
+    let rules = Rules::new(&limiter, Tenant::header("x-tenant").unwrap(), rules).unwrap();
+    for (method, uri, headers, expected) in [
+        (Method::GET, "/orders/7", &[("x-tenant", "acme")][..], Ok(("orders", "acme", 1))),
+        (Method::GET, "/orders/7", &[], Ok(("orders", "default", 1))),
+        (Method::GET, "/%6Frders", &[("x-cost", "7")], Ok(("orders", "default", 7))),
+        (Method::GET, "/orders", &[("x-cost", "99999999")], Ok(("orders", "default", COST_MAX))),
+        (Method::GET, "/healthz", &[], Err(Pass::Unlimited)),
+        (Method::GET, "/else", &[], Err(Pass::NoRule)),
+        (
+            Method::OPTIONS,
+            "/orders",
+            &[("origin", "x"), ("access-control-request-method", "PUT")],
+            Err(Pass::Preflight),
+        ),
+    ] {
+        let request = http::Request::builder().method(method).uri(uri);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(()).unwrap();
+        let passed = || Pass::ALL.map(|pass| rules.table.passes.total(pass));
+        let before = passed();
+        let owned = |key: KeyRequest<'_>| (key.bucket.to_owned(), key.tenant.to_owned(), key.cost);
+        let asked = rules.ask(Head::of(&request), owned);
+        let expected = expected
+            .map(|(bucket, tenant, cost): (&str, &str, u32)| (bucket.to_owned(), tenant.to_owned(), cost));
+        assert_eq!(asked, expected, "{uri}");
+        let counted: Vec<Pass> = Pass::ALL
+            .into_iter()
+            .zip(passed())
+            .zip(before)
+            .filter(|((_, now), before)| now > before)
+            .map(|((pass, _), _)| pass)
+            .collect();
+        assert_eq!(counted, expected.err().into_iter().collect::<Vec<_>>(), "{uri}");
+    }
+    assert_eq!(key_of(&rules, "orders").counts().offered, 0, "the caller decides");
+}

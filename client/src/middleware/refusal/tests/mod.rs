@@ -1,16 +1,19 @@
 //! The contract of refusals by reason, status and format, over HTTP and gRPC.
 
+mod quota;
+
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
-use plimsoll_core::decision::{Reason, WaitClass};
+use plimsoll_core::decision::{Reason, Refusal, WaitClass};
 use plimsoll_core::quantity::{Limit, Rate};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::*;
+use crate::BucketHandle;
 use crate::limiter::tests::with_keys;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -38,6 +41,10 @@ fn refusal(reason: Reason) -> Refusal {
     Refusal::new(reason, WaitClass::SHORTEST, 1 << 31)
 }
 
+fn by(reason: Reason, bucket: BucketHandle) -> RefusedBy {
+    RefusedBy { refusal: refusal(reason), bucket: Some(bucket), quota: None }
+}
+
 fn request(content_type: &'static str) -> Request<()> {
     let mut request = Request::new(());
     *request.uri_mut() = "/orders/7?force=1".parse().unwrap();
@@ -48,14 +55,14 @@ fn request(content_type: &'static str) -> Request<()> {
 /// Refuses an HTTP request; returns the status, the headers and the problem document.
 fn over_http(format: &Format, reason: Reason, limit: Limit) -> (StatusCode, HeaderMap, Value) {
     let request = request("application/json");
-    let response = response(format, Head::of(&request), refusal(reason), Some(&bucket(limit)), at(1_000));
+    let response = response(format, Head::of(&request), &by(reason, bucket(limit)), at(1_000));
     let (parts, body) = response.into_parts();
     (parts.status, parts.headers, serde_json::from_slice(&body).unwrap())
 }
 
 fn over_grpc(format: &Format, reason: Reason, limit: Limit) -> Status {
     let request = request("application/grpc+proto");
-    let response = response(format, Head::of(&request), refusal(reason), Some(&bucket(limit)), at(1_000));
+    let response = response(format, Head::of(&request), &by(reason, bucket(limit)), at(1_000));
     assert_eq!((response.status(), response.body().len()), (StatusCode::OK, 0));
     Status::from_header_map(response.headers()).unwrap()
 }
@@ -140,7 +147,7 @@ fn header_families_are_switchable() {
         (RateLimitHeaders::XRateLimit, false, true),
         (RateLimitHeaders::None, false, false),
     ] {
-        let format = Format { headers, ..Format::DEFAULT };
+        let format = Format { form: RefusalFormat::default().headers(headers), respond: None };
         let (_, fields, _) = over_http(&format, Reason::ClusterOverload, per_second(10.0));
         assert!(fields.contains_key("retry-after"));
         let names: Vec<&str> = limit_fields(&fields).into_iter().map(|(name, _)| name).collect();
@@ -165,10 +172,11 @@ fn title_follows_the_type_and_for_blank_types_the_status() {
         (own, 503, Reason::TenantLimit, "The tenant is above its limit"),
     ] {
         let status = StatusCode::from_u16(status).unwrap();
-        let format = Format { status, problem_type, ..Format::DEFAULT };
+        let form = RefusalFormat { status, problem_type, ..RefusalFormat::default() };
+        let format = Format { form, respond: None };
         let (got, _, problem) = over_http(&format, reason, Limit::Unknown);
         assert_eq!((got, &problem["status"]), (status, &json!(status.as_u16())));
-        assert_eq!(problem["title"], title, "{:?} {status} {reason:?}", format.problem_type);
+        assert_eq!(problem["title"], title, "{:?} {status} {reason:?}", format.form.problem_type);
     }
 }
 
@@ -198,7 +206,7 @@ fn grpc_refusal_has_details_and_a_pushback_unless_a_quota_is_used_up() {
 fn closure_adapts_the_default_response_or_replaces_it() {
     let (request, bucket) = (request("application/json"), bucket(per_second(10.0)));
     let respond = |format: &Format| {
-        response(format, Head::of(&request), refusal(Reason::ClusterOverload), Some(&bucket), at(1_000))
+        response(format, Head::of(&request), &by(Reason::ClusterOverload, bucket.clone()), at(1_000))
     };
     let adapted = Format {
         respond: Some(std::sync::Arc::new(|refused| {
@@ -223,8 +231,8 @@ fn closure_adapts_the_default_response_or_replaces_it() {
 fn refusal_without_a_bucket_names_none() {
     for content_type in ["application/json", "application/grpc"] {
         let request = request(content_type);
-        let refused =
-            response(&Format::DEFAULT, Head::of(&request), refusal(Reason::ClusterOverload), None, at(0));
+        let by = RefusedBy { bucket: None, ..by(Reason::ClusterOverload, bucket(Limit::Unknown)) };
+        let refused = response(&Format::DEFAULT, Head::of(&request), &by, at(0));
         assert!(!refused.headers().contains_key("ratelimit"));
         if content_type == "application/json" {
             let problem: Value = serde_json::from_slice(refused.body()).unwrap();
@@ -241,15 +249,37 @@ fn long_path_does_not_enlarge_the_refusal() {
     for content_type in ["application/json", "application/grpc"] {
         let mut request = request(content_type);
         *request.uri_mut() = format!("/{}", "x".repeat(60_000)).parse().unwrap();
-        let bucket = bucket(per_second(1e12));
-        let refused = response(
-            &Format::DEFAULT,
-            Head::of(&request),
-            refusal(Reason::ClusterOverload),
-            Some(&bucket),
-            at(1),
-        );
+        let by = by(Reason::ClusterOverload, bucket(per_second(1e12)));
+        let refused = response(&Format::DEFAULT, Head::of(&request), &by, at(1));
         let size: usize = refused.headers().values().map(HeaderValue::len).sum();
         assert!(size < 2_048 && refused.body().len() < 2_048, "{size} bytes of headers for {content_type}");
     }
+}
+
+/// A process that answers for services without a layer sends what a layer would, except for the path.
+#[test]
+fn refusal_without_a_layer_is_that_of_a_layer() {
+    let families = [RateLimitHeaders::Both, RateLimitHeaders::None];
+    for (reason, headers) in Reason::ALL.into_iter().flat_map(|reason| families.map(|of| (reason, of))) {
+        let form = RefusalFormat::default().headers(headers).status(StatusCode::SERVICE_UNAVAILABLE);
+        let form = form.problem_type("https://shop.example/busy");
+        let refusal = refusal(reason);
+        // The order of the metadata of a gRPC refusal is not defined, so that one has the bucket alone.
+        for (content_type, limit) in [("application/json", Some(10.0)), ("application/grpc", None)] {
+            let bucket = bucket(limit.map_or(Limit::Unknown, per_second));
+            let of = RefusalOf { refusal, bucket: Some("checkout"), limit, quota: None, at: at(1_000) };
+            let mut request = request(content_type);
+            *request.uri_mut() = http::Uri::from_static("shop.example:443");
+            let format = Format { form: form.clone(), respond: None };
+            let of_layer = response(&format, Head::of(&request), &by(reason, bucket), at(1_000));
+            let alone = if content_type == "application/json" { form.http(&of) } else { form.grpc(&of) };
+            assert_eq!(alone.status(), of_layer.status(), "{reason:?}");
+            assert_eq!(alone.headers(), of_layer.headers(), "{reason:?} for {content_type}");
+            assert_eq!(alone.body(), of_layer.body(), "{reason:?} for {content_type}");
+        }
+    }
+    let success = RefusalFormat::default().status(StatusCode::OK);
+    let of =
+        RefusalOf { refusal: refusal(Reason::ColdStart), bucket: None, limit: None, quota: None, at: at(0) };
+    assert_eq!(success.http(&of).status(), 429, "a refusal is no success");
 }
