@@ -30,6 +30,15 @@
 //! [`LimiterBuilder::certificates`] and addresses `https://`. A certificate that has expired stops no service:
 //! the limiter decides by the directives that it holds, and [`Limiter::health`] shows why no new ones arrive.
 //!
+//! A process that answers for other services, such as a sidecar, decides by names and learns what was withheld:
+//! [`Limiter::decide`] and [`Limiter::decide_together`]. It [records](Limiter::record) the responses that its callers
+//! report, states that the others [pass it by](LimiterBuilder::responses_elsewhere), and may divide a canary
+//! [by key](CanaryBy::Key).
+//!
+//! Exact quotas, such as 10,000 requests an hour for each tenant, are asked of a store behind the coin, for what it let
+//! through: by the middleware, and by methods such as [`Limiter::decide_with_quotas`]. The feature `quota` has the client
+//! of the store, which `LimiterBuilder::quota_store` sets.
+//!
 //! The features `metrics`, a Prometheus collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
 //! default.
 
@@ -52,9 +61,11 @@ pub mod testing;
 
 pub use builder::{BuildError, LimiterBuilder};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
+#[cfg(feature = "quota")]
+pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BucketError, BucketHandle, BucketStatus, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Peek,
-    ProblemStatus, Shard, Status,
+    BUCKETS_MAX_DEFAULT, BucketError, BucketHandle, BucketStatus, Decided, KEYS_MAX_DEFAULT, KeyHandle,
+    KeyRequest, Limiter, ObservedResponse, Peek, ProblemStatus, Shard, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
@@ -66,9 +77,9 @@ pub use plimsoll_core::report::Counts;
 #[cfg(feature = "tls")]
 pub use plimsoll_tls::CertificatesError;
 pub use setup::SetupProblem;
-pub use subscription::Subscription;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
 pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
+pub use subscription::{CanaryBy, Subscription};
 
 /// The types that [`Limiter::without_transport`] and [`Subscription`] name, for a transport other than [`Feed`]: a
 /// simulation, or a process that carries the messages by its own means.
@@ -78,6 +89,13 @@ pub mod exchange {
     pub use plimsoll_core::names::{Bucket, Key, Name, Tenant, Zone};
     pub use plimsoll_core::quantity::MonoTime;
     pub use plimsoll_core::report::{Identity, InstanceId, Report, Role};
+}
+
+/// The definition of an exact quota, as the policy gives it and directives carry it.
+pub mod quota {
+    pub use plimsoll_core::quota::{
+        InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate, OnStoreError, Quota, QuotaKey, QuotaRate,
+    };
 }
 
 /// The parser of the directive cache, for fuzzing. Not part of the API.

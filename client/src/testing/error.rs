@@ -22,6 +22,14 @@ pub enum RuleError {
         /// The rule that the limit breaks.
         source: InvalidRate,
     },
+    /// The quota is out of range.
+    #[error("quota of bucket `{bucket}`: {cause}")]
+    Quota {
+        /// The bucket.
+        bucket: String,
+        /// The rule that the quota breaks.
+        cause: String,
+    },
     /// The share is not from 0 to 1.
     #[error("share of bucket `{bucket}` to refuse: from 0 to 1, not {share}")]
     Share {

@@ -68,8 +68,33 @@
 //! # Ok(()) }
 //! ```
 
+//! # An exact quota
+//!
+//! ```
+//! use std::time::Duration;
+//! use plimsoll_client::testing::ControlPlane;
+//! use plimsoll_client::{Reason, Verdict};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let plane = ControlPlane::new(7);
+//! plane.quota("orders", 2, Duration::from_secs(3_600))?; // 2 requests an hour for each tenant
+//! let orders = plane.limiter().bucket("orders")?;
+//! for _ in 0..2 {
+//!     assert!(orders.admit_with_quotas("acme").await.is_admit());
+//! }
+//! let Verdict::Refuse(refusal) = orders.admit_with_quotas("acme").await else { panic!("admitted") };
+//! assert_eq!(refusal.reason(), Reason::TenantQuotaExceeded);
+//! assert_eq!(refusal.retry_after(), Duration::from_secs(3_600));
+//! assert!(orders.admit_with_quotas("globex").await.is_admit());
+//! plane.advance(Duration::from_secs(3_600));
+//! assert!(orders.admit_with_quotas("acme").await.is_admit());
+//! # Ok(()) }
+//! ```
+
 mod error;
 mod hooks;
+mod ledger;
 mod plane;
 mod rule;
 #[cfg(test)]
@@ -78,4 +103,5 @@ mod tests;
 
 pub use error::RuleError;
 pub(crate) use hooks::{Draws, Hooks};
+pub(crate) use ledger::QuotaLedger;
 pub use plane::{ControlPlane, Decisions, KEYS_MAX};

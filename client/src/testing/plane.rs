@@ -5,13 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Reason, WaitClass};
+use plimsoll_core::names::Name;
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey, QuotaRate};
 use plimsoll_core::report::Counts;
 
 use super::error::RuleError;
+use super::ledger::QuotaLedger;
 use super::rule::{Rule, VirtualLimit};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::table::Table;
+use crate::limiter::layered::Store;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
 
 /// The number of keys of a limiter for tests; further tenants share their bucket's default class.
@@ -24,9 +28,11 @@ pub const KEYS_MAX: usize = 4_096;
 pub struct ControlPlane {
     limiter: Limiter,
     state: Arc<Mutex<State>>,
+    ledger: QuotaLedger,
 }
 
-/// The decisions on the requests of a bucket.
+/// The decisions on the requests of a bucket. Requests that are refused from the memory of a quota's refusal are no part
+/// of them: they are not offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decisions {
     /// Requests that arrived.
@@ -47,6 +53,8 @@ struct State {
     limits: BTreeMap<u32, VirtualLimit>,
     shadowed: BTreeSet<u32>,
     waits: BTreeMap<u32, WaitClass>,
+    /// Buckets with exact quotas.
+    with_quotas: BTreeSet<u32>,
     /// For all other buckets.
     fallback: Rule,
     is_killed: bool,
@@ -59,7 +67,10 @@ impl ControlPlane {
         // Without a thread's own counters all threads decide by one state of the coin.
         let table = Table::new(KEYS_MAX, 0, seed);
         table.hooks.seed(seed);
-        Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default() }
+        let ledger = QuotaLedger::default();
+        table.quotas.set_store();
+        table.layered.set_store(Store::Fake(ledger.clone()));
+        Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default(), ledger }
     }
 
     /// Returns the limiter, for the service under test.
@@ -148,11 +159,12 @@ impl ControlPlane {
         self.publish_all();
     }
 
-    /// Moves the virtual clock, and refills the limits.
+    /// Moves the virtual clock, and refills limits and quotas.
     pub fn advance(&self, span: Duration) {
         let table = self.table();
         self.state().limits.values_mut().for_each(|limit| limit.advance(table, span));
         table.refill();
+        self.ledger.advance(span);
     }
 
     /// Returns the decisions on all requests of a bucket so far.
@@ -173,6 +185,59 @@ impl ControlPlane {
     /// When the bucket's name is invalid, or the limiter has no room for it.
     pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
         Ok(self.limiter.bucket(bucket)?.key(tenant).counts().into())
+    }
+}
+
+// === Exact quotas ===
+
+impl ControlPlane {
+    /// Gives a bucket an exact quota of `max` requests in every `every` for each tenant, by an in-memory store under the
+    /// virtual clock. It is asked by the middleware and by methods such as
+    /// [`admit_with_quotas`](crate::BucketHandle::admit_with_quotas).
+    ///
+    /// # Errors
+    /// When the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.
+    pub fn quota(&self, bucket: &str, max: u64, every: Duration) -> Result<(), RuleError> {
+        let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        let invalid = |cause: String| RuleError::Quota { bucket: bucket.to_owned(), cause };
+        let rate = QuotaRate::new(max, max, every_ms).map_err(|error| invalid(error.to_string()))?;
+        let name = Name::new(bucket).map_err(|error| invalid(error.to_string()))?;
+        let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 1);
+        self.quotas(bucket, vec![quota.map_err(|error| invalid(error.to_string()))?])
+    }
+
+    /// Gives a bucket these exact quotas in place of others. Those with a lease are decided without waiting.
+    ///
+    /// # Errors
+    /// When the quotas cannot belong to one bucket, the bucket's name is invalid, or the limiter has no room for it.
+    pub fn quotas(&self, bucket: &str, quotas: Vec<Quota>) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        let quotas = BucketQuotas::new(quotas.into_iter().map(Arc::new).collect());
+        let quotas = quotas
+            .map_err(|error| RuleError::Quota { bucket: bucket.to_owned(), cause: error.to_string() })?;
+        self.table().quotas.set(place.bucket, Some(&quotas));
+        match quotas.is_empty() {
+            true => self.state().with_quotas.remove(&place.bucket),
+            false => self.state().with_quotas.insert(place.bucket),
+        };
+        self.publish_all();
+        Ok(())
+    }
+
+    /// Lets the store of quotas fail, so that their policies apply, or answer again.
+    pub fn fail_quota_store(&self, is_failing: bool) {
+        self.ledger.fail(is_failing);
+    }
+
+    /// Holds the answers of the store of quotas back, or sends them. What a request asks for is taken meanwhile.
+    pub fn hold_quota_store(&self, is_held: bool) {
+        self.ledger.hold(is_held);
+    }
+
+    /// Returns the questions that the store of quotas was asked.
+    #[must_use]
+    pub fn quota_requests(&self) -> u64 {
+        self.ledger.asked()
     }
 }
 
@@ -221,7 +286,14 @@ impl State {
         let is_shadowed = bucket.is_some_and(|bucket| self.shadowed.contains(&bucket));
         let rule = bucket.and_then(|bucket| self.rules.get(&bucket)).unwrap_or(&self.fallback);
         let wait = bucket.and_then(|bucket| self.waits.get(&bucket)).copied().unwrap_or_default();
-        rule.word(!is_shadowed && !self.is_killed, wait)
+        let is_enforced = !is_shadowed && !self.is_killed;
+        match rule {
+            // No directive enforces nothing, and refusals of quotas are carried out.
+            Rule::Admit if bucket.is_some_and(|bucket| self.with_quotas.contains(&bucket)) => {
+                Rule::Drop(DropRatio::NONE).word(is_enforced, wait)
+            }
+            rule => rule.word(is_enforced, wait),
+        }
     }
 }
 
@@ -230,8 +302,8 @@ impl From<Counts> for Decisions {
         Self {
             offered: counts.offered,
             admitted: counts.admitted(),
-            refused: counts.refused(),
-            would_refuse: counts.would_dropped,
+            refused: counts.refused() + counts.quota_dropped,
+            would_refuse: counts.would_dropped + counts.would_quota_dropped,
         }
     }
 }

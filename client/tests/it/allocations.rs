@@ -2,6 +2,7 @@
 //!
 //! The allocator of `allocation-counter` counts by thread, which excludes the feed's work.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
@@ -12,7 +13,7 @@ use axum::body::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use plimsoll_client::middleware::Head;
-use plimsoll_client::{Limiter, TraceId, Verdict};
+use plimsoll_client::{KeyRequest, Limiter, TraceId, Verdict};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -55,7 +56,14 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
         let case_name = case.replace(' ', "-");
         let (new, newer) = (names(&format!("by-handle-{case_name}")), names(&format!("by-name-{case_name}")));
         let trace = |i: usize| TraceId::new(i as u128 + 1);
-        let ways: [(&str, &dyn Fn(usize) -> Verdict); 9] = [
+        let one = |cost| KeyRequest { bucket: "b", tenant: "acme", cost };
+        // Several keys are decided into a vector of the caller's.
+        let decided = RefCell::new(Vec::with_capacity(2));
+        let together = |cost, i| {
+            limiter.decide_together(&[one(cost), one(0)], trace(i), &mut decided.borrow_mut());
+            decided.borrow()[0].verdict
+        };
+        let ways: [(&str, &dyn Fn(usize) -> Verdict); 12] = [
             ("by key", &|_| key.admit()),
             ("by bucket and known tenant", &|_| bucket.admit("acme")),
             ("by bucket and new tenants", &|i| bucket.admit(&new[i])),
@@ -65,6 +73,9 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
             ("by key and trace", &|i| key.admit_traced(trace(i))),
             ("by names and trace", &|i| limiter.admit_traced("b", "acme", trace(i))),
             ("by several keys and trace", &|i| limiter.admit_all_traced([(&bucket, "acme")], trace(i))),
+            ("by a request", &|i| limiter.decide(one(1), trace(i)).verdict),
+            ("by a request without a cost", &|i| limiter.decide(one(0), trace(i)).verdict),
+            ("by several requests", &|i| together(1, i)),
         ];
         for (how, decide) in ways {
             let (allocations, refused) = count(decide);
@@ -199,6 +210,7 @@ where
 const MARK_ALLOCATIONS: u64 = 4;
 
 /// A service that responds without a body.
+#[derive(Clone)]
 struct Echo;
 
 impl Service<Request<()>> for Echo {

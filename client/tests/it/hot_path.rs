@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll_client::{Limiter, Subscription, TraceId};
+use plimsoll_client::{KeyRequest, Limiter, Subscription, TraceId};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -20,12 +20,17 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 
 /// Instructions of one decision in the profile of tests. The test fails when a decision differs by more than
 /// [`TOLERANCE`]; a cheaper one needs a new figure here.
-const INSTRUCTIONS: [(&str, f64); 5] = [
+const INSTRUCTIONS: [(&str, f64); 10] = [
     ("by-handle-independent", 82.0),
     ("by-handle-guarded", 190.0),
     ("by-handle-coherent", 393.0),
     ("by-tenant-independent", 153.0),
     ("by-tenant-guarded", 262.0),
+    ("by-names-independent", 273.0),
+    ("by-request-independent", 264.0),
+    ("by-request-guarded", 393.0),
+    ("by-two-keys-independent", 234.0),
+    ("by-two-requests-independent", 669.0),
 ];
 const TOLERANCE: f64 = 1.2;
 
@@ -114,6 +119,25 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
         }
         "by-tenant-independent" | "by-tenant-guarded" => {
             (0..times).filter(|_| bucket.admit("orders/tenant_1234").is_admit()).count()
+        }
+        "by-names-independent" => (0..times).filter(|_| limiter.admit(name, "acme").is_admit()).count(),
+        "by-request-independent" | "by-request-guarded" => {
+            let request = KeyRequest { bucket: name, tenant: "acme", cost: 1 };
+            (0..times).filter(|_| limiter.decide(request, None).verdict.is_admit()).count()
+        }
+        "by-two-keys-independent" => {
+            // Each request is counted for both keys, so half as many.
+            let both = [(&bucket, "acme"), (&bucket, "jo")];
+            2 * (0..times / 2).filter(|_| limiter.admit_all(both).is_admit()).count()
+        }
+        "by-two-requests-independent" => {
+            let both = ["acme", "jo"].map(|tenant| KeyRequest { bucket: name, tenant, cost: 1 });
+            let mut decided = Vec::with_capacity(2);
+            let mut admit = || {
+                limiter.decide_together(&both, None, &mut decided);
+                decided.iter().all(|decided| decided.verdict.is_admit())
+            };
+            2 * (0..times / 2).filter(|_| admit()).count()
         }
         "fresh-names-guarded" => fresh.iter().filter(|tenant| bucket.admit(tenant).is_admit()).count(),
         _ => panic!("unknown way {way}"),

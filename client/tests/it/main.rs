@@ -31,6 +31,8 @@ mod parent;
 #[cfg(test)]
 mod paths;
 #[cfg(test)]
+mod quotas;
+#[cfg(test)]
 mod stacks;
 #[cfg(test)]
 mod tls;

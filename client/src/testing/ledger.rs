@@ -1,0 +1,165 @@
+//! The fake store of exact quotas: token buckets in memory under the virtual clock of a test.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use plimsoll_core::decision::Reason;
+use plimsoll_core::names::Name;
+use plimsoll_core::quota::{Balance, OnStoreError, Quota, QuotaKey, Refill};
+use tokio::sync::watch;
+
+use crate::limiter::layered::{Asked, Exact, Taking};
+
+/// The store of one control plane. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct QuotaLedger {
+    inner: Arc<Mutex<Inner>>,
+    /// True while answers are held back.
+    is_held: Arc<watch::Sender<bool>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    now: Duration,
+    is_failing: bool,
+    balances: BTreeMap<Id, Balance>,
+    /// The cost of the last refusal, and its end.
+    remembered: BTreeMap<Id, (u64, u64)>,
+    /// The requests admitted without an answer, and the end of the interval that bounds them.
+    allowances: BTreeMap<Id, (u64, u64)>,
+    /// The questions that the store was asked.
+    asked: u64,
+}
+
+/// The name of a quota, and the tenant; `None` where all tenants share the quota.
+type Id = (Name, Option<String>);
+
+impl QuotaLedger {
+    /// Moves the clock.
+    pub(super) fn advance(&self, span: Duration) {
+        self.inner().now += span;
+    }
+
+    /// Lets the store fail, or answer again.
+    pub(super) fn fail(&self, is_failing: bool) {
+        self.inner().is_failing = is_failing;
+    }
+
+    /// Returns false while the store fails.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.inner().is_failing
+    }
+
+    /// Holds answers back, or sends them.
+    pub(super) fn hold(&self, is_held: bool) {
+        self.is_held.send_replace(is_held);
+    }
+
+    /// Returns the questions that the store was asked.
+    pub(super) fn asked(&self) -> u64 {
+        self.inner().asked
+    }
+
+    /// Returns the refusal that is remembered for one of these keys.
+    pub(crate) fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
+        let inner = self.inner();
+        asked.iter().enumerate().find_map(|(at, of)| {
+            of.quotas.iter().find_map(|quota| {
+                let (cost, until_ms) = *inner.remembered.get(&id(quota, of.tenant))?;
+                let left = until_ms.checked_sub(inner.now_ms()).filter(|left| *left > 0)?;
+                (u64::from(of.cost) >= cost).then(|| refused(at, quota, left))
+            })
+        })
+    }
+
+    /// Takes the cost of a request from all quotas of all its keys, or from none. Answers at once for quotas with leases,
+    /// as if one were held.
+    pub(crate) fn take(&self, asked: &[Asked<'_>]) -> Taking {
+        let exact = self.inner().take(asked);
+        let has_leases = asked.iter().all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
+        if has_leases {
+            return Taking::Ready(exact);
+        }
+        let mut is_held = self.is_held.subscribe();
+        Taking::Asking(Box::pin(async move {
+            // The sender lives as long as the limiter does.
+            let _ = is_held.wait_for(|is_held| !is_held).await;
+            exact
+        }))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.now.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn take(&mut self, asked: &[Asked<'_>]) -> Exact {
+        self.asked += 1;
+        let now = self.now_ms();
+        let of_key = |(at, of): (usize, &Asked<'_>)| {
+            let (tenant, cost) = (of.tenant.to_owned(), u64::from(of.cost));
+            of.quotas.iter().map(|quota| (at, Arc::clone(quota), tenant.clone(), cost)).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = asked.iter().enumerate().flat_map(of_key).collect();
+        if self.is_failing {
+            let mut degraded =
+                all.iter().filter(|(_, quota, tenant, cost)| !self.allow(now, quota, tenant, *cost));
+            return degraded.next().map_or(Exact::Granted, |(at, quota, ..)| Exact::Refused {
+                at: *at,
+                quota: Arc::clone(quota),
+                reason: Reason::QuotaDegraded,
+                retry_after: None,
+            });
+        }
+        let mut after = self.balances.clone();
+        for (at, quota, tenant, cost) in all {
+            let id = id(&quota, &tenant);
+            let balance = after.entry(id.clone()).or_insert_with(|| Balance::full(quota.rate, now));
+            let held = balance.refilled(quota.rate, now);
+            if held.tokens < cost {
+                let at_ms =
+                    held.holds_at_ms(quota.rate, cost).unwrap_or_else(|| held.next_refill_ms(quota.rate));
+                self.remembered.insert(id, (cost, at_ms));
+                return refused(at, &quota, at_ms.saturating_sub(now));
+            }
+            balance.reduce(quota.rate, now, cost, Refill::OnPhase);
+        }
+        self.balances = after;
+        Exact::Granted
+    }
+
+    /// Decides by the policy of a quota, without an answer.
+    fn allow(&mut self, now: u64, quota: &Quota, tenant: &str, cost: u64) -> bool {
+        match quota.on_store_error {
+            OnStoreError::Allow => true,
+            OnStoreError::Deny => false,
+            OnStoreError::AllowBounded => {
+                let (used, until_ms) = self.allowances.entry(id(quota, tenant)).or_default();
+                if *until_ms <= now {
+                    (*used, *until_ms) = (0, now.saturating_add(quota.rate.every_ms().max(1_000)));
+                }
+                *used += cost;
+                *used <= quota.bounded()
+            }
+        }
+    }
+}
+
+fn id(quota: &Quota, tenant: &str) -> Id {
+    (quota.name.clone(), (quota.key == QuotaKey::Tenant).then(|| tenant.to_owned()))
+}
+
+fn refused(at: usize, quota: &Arc<Quota>, left_ms: u64) -> Exact {
+    Exact::Refused {
+        at,
+        quota: Arc::clone(quota),
+        reason: Reason::TenantQuotaExceeded,
+        retry_after: Some(Duration::from_millis(left_ms)),
+    }
+}
