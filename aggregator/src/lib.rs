@@ -159,8 +159,7 @@ fn named<N>(
 }
 
 fn host_and_port(listen: SocketAddr) -> String {
-    let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
-    let host = host.map(|host| host.trim().to_owned()).ok().filter(|host| Name::new(host).is_ok());
+    let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
     format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
 }
 

@@ -100,7 +100,8 @@ impl FastLoop {
                 });
             }
             let presences = Some(presences);
-            let terms = Terms { presences, hold, headroom, clients: None, pool: None, ..*posted.terms() };
+            let terms =
+                Terms { presences, hold, headroom, clients: None, pool: None, ..posted.terms().clone() };
             let keys = if is_served || denied {
                 undivided.shares_of(child)
             } else {

@@ -52,7 +52,7 @@ impl FastLoop {
             headroom: None,
             clients: Some(context.clients),
             pool: Some(pool),
-            ..*posted.terms()
+            ..posted.terms().clone()
         };
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
     }

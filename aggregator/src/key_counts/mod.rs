@@ -2,6 +2,7 @@
 //! because there is no room for them.
 
 mod admission;
+mod columns;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use plimsoll_core::report::{Counts, Outbox, Tally};
 
 use crate::zone::Bounds;
 use admission::{Admission, Quota};
+use columns::{CoinColumns, QuotaColumns};
 
 /// A key without counts for this many seconds is evicted.
 const IDLE: u32 = 60;
@@ -24,6 +26,8 @@ pub(crate) struct KeyCounts {
     keys: KeyTable<Account>,
     /// The late parts by id; empty until there is one.
     late: Vec<Counts>,
+    /// The columns of exact quotas by id; empty until there is one.
+    of_quotas: Vec<QuotaColumns>,
     quotas: Vec<Quota>,
     /// Quotas of buckets that are gone.
     free_quotas: Vec<u32>,
@@ -37,11 +41,11 @@ pub(crate) struct KeyCounts {
     second: u32,
 }
 
-/// The counts of one key: all that a report entry touches, on one cache line.
+/// The counts of one key: all that most report entries touch, on one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Account {
-    counts: Counts,
+    counts: CoinColumns,
     /// Requests, halved each second, as of `second`.
     recent: u32,
     second: u32,
@@ -53,6 +57,8 @@ struct Account {
     /// True for a tenant that the policy lists.
     is_listed: bool,
 }
+
+const _: () = assert!(size_of::<Account>() == 64);
 
 /// The place for the counts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +74,7 @@ impl KeyCounts {
         Self {
             keys: KeyTable::new(bounds.keys_max.saturating_add(DECLARED_MAX)),
             late: Vec::new(),
+            of_quotas: Vec::new(),
             quotas: Vec::new(),
             free_quotas: Vec::new(),
             keys_max: bounds.keys_max,
@@ -96,12 +103,17 @@ impl KeyCounts {
     /// The cumulative counts of a key.
     pub(crate) fn tally(&self, id: KeyId) -> Tally {
         let late = self.late.get(id.index()).copied().unwrap_or_default();
-        Tally { counts: self.keys.value(id).counts, late }
+        Tally { counts: self.with_quotas(id, self.keys.value(id).counts), late }
+    }
+
+    /// Adds the columns of exact quotas to a key's other counts.
+    fn with_quotas(&self, id: KeyId, counts: CoinColumns) -> Counts {
+        counts.with(self.of_quotas.get(id.index()).copied().unwrap_or_default())
     }
 
     /// Every key with its cumulative counts.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, Counts)> {
-        self.keys.iter().map(|(_, key, account)| (key, account.counts))
+        self.keys.iter().map(|(id, key, account)| (key, self.with_quotas(id, account.counts)))
     }
 
     /// Finds the place of a key that brings `came` requests: its own, or the bucket's class `default` where
@@ -202,13 +214,24 @@ impl KeyCounts {
     pub(crate) fn add(&mut self, id: KeyId, counts: Counts) {
         let second = self.second;
         let account = self.keys.value_mut(id);
-        account.counts = account.counts.plus(counts);
+        account.counts.add(counts);
         if account.second != second {
             account.recent = faded(account.recent, account.second, second);
             account.second = second;
         }
-        let offered = u32::try_from(counts.offered).unwrap_or(u32::MAX);
-        account.recent = account.recent.saturating_add(offered);
+        let asked = u32::try_from(counts.asked()).unwrap_or(u32::MAX);
+        account.recent = account.recent.saturating_add(asked);
+        if !QuotaColumns::of(counts).is_zero() {
+            self.add_of_quotas(id, counts);
+        }
+    }
+
+    #[cold]
+    fn add_of_quotas(&mut self, id: KeyId, counts: Counts) {
+        if self.of_quotas.len() < self.keys().len() {
+            self.of_quotas.resize(self.keys().len(), QuotaColumns::default());
+        }
+        self.of_quotas[id.index()].add(counts);
     }
 
     /// Marks counts that were added to a key as late.
@@ -303,6 +326,9 @@ impl KeyCounts {
             }
             if let Some(late) = self.late.get_mut(id.index()) {
                 *late = Counts::ZERO;
+            }
+            if let Some(of_quotas) = self.of_quotas.get_mut(id.index()) {
+                *of_quotas = QuotaColumns::default();
             }
         }
         settled

@@ -115,8 +115,15 @@ impl Zone {
 /// holds, which change all the time, and the terms of coherent coins, which follow from a new epoch.
 fn is_decision(directive: &BucketDirective, held: Option<&Posted>) -> bool {
     let Some(held) = held else { return true };
-    let decided =
-        |terms: &Terms| Terms { hold: None, headroom: None, presences: None, coherence: None, ..*terms };
+    let decided = |terms: &Terms| Terms {
+        hold: None,
+        headroom: None,
+        presences: None,
+        coherence: None,
+        // Absent quotas are unchanged.
+        quotas: terms.quotas.clone().or_else(|| held.terms().quotas.clone()),
+        ..terms.clone()
+    };
     decided(&directive.terms) != decided(held.terms())
         || directive.keys.iter().any(|key| {
             held.own(key.tenant.as_str()).is_none_or(|values| {

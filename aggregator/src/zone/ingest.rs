@@ -83,7 +83,7 @@ impl Zone {
             let mode = self.board.get(bucket).map(|posted| self.kills.mode(bucket, posted.terms()));
             let child = self.downstream.sessions.get(instance);
             let counts = has_evidence
-                && outcomes.is_at_most(entered.decisions_max)
+                && outcomes.is_plausible(entered.decisions_max)
                 && child.is_some_and(|child| child.is_subscribed(bucket))
                 // Without directives there is no rollout to judge.
                 && mode.is_some_and(|mode| self.modes.accepts(now, bucket, mode, cohort.mode));
@@ -131,7 +131,7 @@ impl Ingest<'_> {
         }
         let mut came_late = 0;
         for (entry, late) in late.drain(..) {
-            came_late += late.offered;
+            came_late += late.asked();
             debug_assert!(entry < entries.len(), "a late part without an entry");
             if let Some((id, counts)) = entries.get_mut(entry) {
                 self.keys.add_late(*id, late);
@@ -169,7 +169,7 @@ impl Ledger for Ingest<'_> {
     fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
         let place = match place {
             Some(place) if self.keys.is_current(place) => place,
-            _ => self.find(key, new.delta.counts.offered)?,
+            _ => self.find(key, new.delta.counts.asked())?,
         };
         let late = if self.is_all_late || new.origin == Origin::TakenOver {
             new.delta.counts

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::scripted::CONTROLLER;
 use super::*;
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::Books;
+use plimsoll_core::report::{Books, Counts};
 
 /// A zone with room for few tenants, its clients, and a controller that merges reports and confirms them on
 /// demand.
@@ -21,6 +21,8 @@ struct Crowded {
     seq: u64,
     /// Requests counted by the controller, by key.
     counted: BTreeMap<Key, u64>,
+    /// The sum of all of them.
+    sum: Counts,
     /// Requests that were not counted because a stream ended before the controller acknowledged the first
     /// counts of a key with a reused id: it might remember an earlier key of that name.
     unconfirmed: u64,
@@ -43,6 +45,7 @@ impl Crowded {
             now: 0,
             seq: 0,
             counted: BTreeMap::new(),
+            sum: Counts::ZERO,
             unconfirmed: 0,
             reconnects: 0,
             ids: Vec::new(),
@@ -55,6 +58,15 @@ impl Crowded {
 
     fn offer(&mut self, client: usize, name: &str, requests: u64) {
         self.clients[client].counts(name).offered += requests;
+    }
+
+    /// Requests that exact quotas refuse: some by the store, and some from memory, before they are offered.
+    fn exhaust(&mut self, client: usize, name: &str, requests: u64) {
+        let counts = self.clients[client].counts(name);
+        counts.offered += requests;
+        counts.quota_dropped += requests / 2;
+        counts.would_quota_dropped += requests / 3;
+        counts.quota_repeated += 2 * requests;
     }
 
     /// Advances by a tenth of a second, in which every client reports.
@@ -80,8 +92,9 @@ impl Crowded {
         assert_eq!(entered.rejected_keys, 0);
         self.unconfirmed += entered.unconfirmed;
         for entry in entered.entries {
-            *counted.entry(ids[entry.own.unwrap().index()].clone()).or_default() +=
-                entry.delta.counts.offered;
+            let counts = entry.delta.counts;
+            *counted.entry(ids[entry.own.unwrap().index()].clone()).or_default() += counts.asked();
+            self.sum = self.sum.plus(counts);
         }
     }
 
@@ -122,9 +135,11 @@ impl Crowded {
     }
 
     fn check_balanced(&self) {
-        let decided: u64 =
-            self.clients.iter().flat_map(|client| client.counts.values()).map(|counts| counts.offered).sum();
-        let counted = self.counted.values().sum::<u64>();
+        let all = self.clients.iter().flat_map(|client| client.counts.values());
+        let all = all.fold(Counts::ZERO, |all, counts| all.plus(*counts));
+        assert!(all.covers(self.sum), "{:?} of {all:?}", self.sum);
+        assert!(self.unconfirmed > 0 || self.sum == all, "{:?} of {all:?}", self.sum);
+        let (decided, counted) = (all.asked(), self.counted.values().sum::<u64>());
         assert!(counted <= decided && decided <= counted + self.unconfirmed, "{counted} of {decided}");
         assert!(self.unconfirmed == 0 || self.reconnects > 0, "{} given up", self.unconfirmed);
     }
@@ -133,6 +148,11 @@ impl Crowded {
 #[derive(Clone, Debug)]
 enum Step {
     Offer {
+        client: usize,
+        tenant: usize,
+        requests: u64,
+    },
+    Exhaust {
         client: usize,
         tenant: usize,
         requests: u64,
@@ -151,6 +171,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (0..3usize, 0..24usize, prop_oneof![1..4u64, 10..40u64])
             .prop_map(|(client, tenant, requests)| Step::Offer { client, tenant, requests }),
+        4 => (0..3usize, 0..24usize, 1..40u64)
+            .prop_map(|(client, tenant, requests)| Step::Exhaust { client, tenant, requests }),
         6 => Just(Step::Pass),
         1 => Just(Step::Idle),
         3 => Just(Step::RollUp),
@@ -171,6 +193,9 @@ proptest! {
             match step {
                 Step::Offer { client, tenant, requests } => {
                     crowded.offer(client, &format!("t{tenant}"), requests);
+                }
+                Step::Exhaust { client, tenant, requests } => {
+                    crowded.exhaust(client, &format!("t{tenant}"), requests);
                 }
                 Step::Pass => crowded.pass(),
                 Step::Idle => {
@@ -204,6 +229,7 @@ fn idle_keys_are_evicted_and_their_ids_reused() {
     }
     crowded.seconds(2, |_| ());
     assert!(crowded.has("a"));
+    crowded.exhaust(0, "a", 6);
     crowded.seconds(62, |crowded| crowded.offer(0, "b", 1));
     assert!(!crowded.has("a") && crowded.has("b") && !crowded.has("c"));
     let before = crowded.zone.keys();
@@ -212,7 +238,21 @@ fn idle_keys_are_evicted_and_their_ids_reused() {
     crowded.seconds(1, |_| ());
     assert_eq!(crowded.zone.keys(), before + 2);
     assert!(crowded.zone.keys.keys().len() < 10, "ids are reused");
-    assert_eq!((crowded.counted("a"), crowded.counted("d")), (8, 4));
+    assert_eq!((crowded.counted("a"), crowded.counted("d")), (26, 4));
+    let of_quotas = |name: &str| {
+        let found = crowded.zone.counts().find(|(key, _)| key.tenant.as_str() == name).unwrap().1;
+        found.quota_dropped + found.would_quota_dropped + found.quota_repeated
+    };
+    assert_eq!(["a", "d"].map(of_quotas), [0, 0], "of earlier keys with these ids");
+    crowded.check_balanced();
+}
+
+#[test]
+fn tenant_that_is_refused_from_memory_is_not_idle() {
+    let mut crowded = Crowded::new(10, 100, 1);
+    crowded.offer(0, "a", 5);
+    crowded.seconds(130, |crowded| crowded.clients[0].counts("a").quota_repeated += 1);
+    assert!(crowded.has("a"));
     crowded.check_balanced();
 }
 

@@ -129,3 +129,26 @@ fn evidence_of_buckets_and_modes_that_the_child_does_not_have_is_left_out_and_co
 fn scene_directive(zone: &Zone) -> BucketDirective {
     zone.board().since(&bucket(), 0).unwrap()
 }
+
+#[test]
+fn unobserved_requests_are_summed_and_more_than_were_offered_are_left_out() {
+    let clients = (1..=3).map(Client::new).collect();
+    let mut scene = Scene::new(Script::of(&[("acme", Values::default())]), clients);
+    scene.run(5.0);
+    let (now, zone) = (scene.now(), &mut scene.zone);
+    reported(zone, now);
+    let before = zone.evidence_left_out();
+    for (client, unobserved) in scene.clients.iter_mut().zip([10, 7, 11]) {
+        let report = client.report(now);
+        let stand =
+            CohortKey { bucket: Bucket::new("api").unwrap(), mode: Mode::Enforce, side: Side::Canary };
+        let mut evidence = Evidence::default();
+        evidence.add(&stand, &Outcomes { offered: 10, unobserved, ..Outcomes::default() }, 1);
+        let evidence = Batches::one(report.seq, evidence);
+        zone.on_report(now, client.stream, Report { evidence, ..report }).unwrap();
+    }
+    let report = zone.report(now);
+    let (_, outcomes) = report.evidence.after(0).next().unwrap();
+    assert_eq!((outcomes.offered, outcomes.unobserved, outcomes.instances), (20, 17, 2));
+    assert_eq!(zone.evidence_left_out() - before, 11);
+}

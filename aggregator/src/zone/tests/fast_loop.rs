@@ -87,7 +87,7 @@ fn guard_is_the_cap_with_slack_and_every_client_is_sent_the_same_bytes() {
         (None, None, None),
         "values for zones are not sent to clients"
     );
-    let terms = sent[0][0].terms;
+    let terms = &sent[0][0].terms;
     assert_eq!((terms.hold, terms.presences), (None, None));
     assert_eq!(terms.coherence, Some(coherence), "sent as the controller sent it");
 }

@@ -138,7 +138,7 @@ fn parts_of_the_headroom_sum_up_to_it_with_aggregators_below() {
         Tree::new(script(shared(800.0)), vec![below(1, 20.0, 60.0), below(2, 30.0, 30.0)], clients);
     tree.run(10.0);
     let headroom = |lower: usize| {
-        let terms = *tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
+        let terms = tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
         terms.headroom.and_then(Headroom::rate).unwrap().per_second()
     };
     let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;
@@ -152,7 +152,7 @@ fn parts_of_the_headroom_sum_up_to_it_with_aggregators_below() {
     tree.controller = None;
     tree.run(5.0);
     let headroom = |lower: usize| {
-        let terms = *tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
+        let terms = tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
         terms.headroom.and_then(Headroom::rate).unwrap().per_second()
     };
     let own = pool_rate(&tree.clients[0]).unwrap() / 1.5;

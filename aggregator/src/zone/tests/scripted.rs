@@ -246,8 +246,12 @@ impl Script {
     }
 
     pub(super) fn message(&self, seq: u64, covered: u64) -> Directives {
-        let directive =
-            BucketDirective { bucket: bucket(), whole: true, terms: self.terms, keys: self.keys.clone() };
+        let directive = BucketDirective {
+            bucket: bucket(),
+            whole: true,
+            terms: self.terms.clone(),
+            keys: self.keys.clone(),
+        };
         Directives {
             epoch: Some(Epoch(self.epoch)),
             seq,

@@ -141,7 +141,7 @@ fn child_aggregators_are_sent_depth_and_interval_and_clients_are_not() {
     let first = zone.directives(at(10), StreamId(1)).unwrap();
     assert_eq!((first.above, first.report_interval), (2, Some(Duration::from_millis(100))));
     assert_eq!(first.buckets.len(), 1, "policy is sent without a subscription");
-    let terms = first.buckets[0].terms;
+    let terms = &first.buckets[0].terms;
     assert_eq!((terms.presences, terms.clients), (Some(Presences::ONE), None));
     let mut client = Client::new(2);
     client.send_report(&mut zone, at(20));
@@ -187,7 +187,7 @@ fn shares_follow_the_traffic_and_clients_share_as_one() {
         assert_eq!(values.entitlement, Some(entitled(1.0)));
         let ratio = values.ratio.unwrap().as_f64();
         assert!((ratio - 0.7).abs() < 0.01, "over all requests: {ratio}");
-        let terms = *tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
+        let terms = tree.lowers[lower].zone.board().get(&bucket()).unwrap().terms();
         assert_eq!(terms.presences.map(Presences::thousandths), Some(3_000));
         assert!(!tree.lowers[lower].zone.is_on_hold(&bucket(), tree.now()));
     }

@@ -1,5 +1,7 @@
 //! The relay between clients and controller: values, acknowledgements, ages, epochs and kills.
 
+mod quotas;
+
 use super::*;
 use plimsoll_core::kill::KillGeneration;
 

@@ -1,0 +1,105 @@
+//! Exact quotas pass through a zone unchanged: at once, on hold, and after a restart. So do the counts of refusals.
+
+use std::sync::Arc;
+
+use plimsoll_core::names::Name;
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey, QuotaRate};
+
+use super::*;
+
+fn quotas(max: u64) -> BucketQuotas {
+    let rate = QuotaRate::new(max, max, 3_600_000).unwrap();
+    let name = Name::new("api_calls").unwrap();
+    let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).unwrap();
+    BucketQuotas::new(vec![Arc::new(quota)]).unwrap()
+}
+
+fn script(quotas: Option<BucketQuotas>) -> Script {
+    let mut script = Script::rates(&[("acme", 500.0), ("default", 0.0)]);
+    script.terms.quotas = quotas;
+    script
+}
+
+fn held(client: &Client) -> Option<BucketQuotas> {
+    client.board.get(&bucket()).and_then(|posted| posted.terms().quotas.clone())
+}
+
+#[test]
+fn clients_receive_quotas_as_the_controller_sent_them() {
+    let mut scene = Scene::new(script(Some(quotas(10))), vec![Client::new(1).offering("acme", 100.0)]);
+    scene.run(3.0);
+    assert_eq!(held(&scene.clients[0]), Some(quotas(10)));
+
+    // Directives of later roll-ups leave them out.
+    scene.controller = Some(script(None));
+    scene.run(3.0);
+    assert_eq!(held(&scene.clients[0]), Some(quotas(10)));
+
+    scene.controller = None;
+    scene.run(5.0);
+    assert!(scene.is_on_hold());
+    scene.clients.push(Client::new(2).offering("acme", 100.0));
+    scene.run(1.0);
+    assert_eq!(held(&scene.clients[1]), Some(quotas(10)), "a client that joins a zone on hold has them too");
+
+    scene.reconnect(script(Some(BucketQuotas::default())));
+    scene.run(3.0);
+    for client in &scene.clients {
+        assert_eq!(held(client), Some(BucketQuotas::default()));
+    }
+}
+
+#[test]
+fn clients_keep_quotas_while_their_aggregator_restarts() {
+    let mut scene = Scene::new(script(Some(quotas(10))), vec![Client::new(1).offering("acme", 100.0)]);
+    scene.run(3.0);
+    scene.zone = zone();
+    scene.clients[0].reconnect(2);
+    scene.controller = None;
+    scene.run(1.0);
+    assert_eq!(held(&scene.clients[0]), Some(quotas(10)), "a zone without a controller changes nothing");
+    scene.reconnect(script(Some(quotas(20))));
+    scene.run(3.0);
+    assert_eq!(held(&scene.clients[0]), Some(quotas(20)));
+}
+
+#[test]
+fn changed_quotas_are_pushed_at_once_and_unchanged_ones_are_no_decision() {
+    let mut zone = answered();
+    let mut seq = 1;
+    let mut direct = |quotas: Option<BucketQuotas>| {
+        seq += 1;
+        let mut script = Script::ratio(7);
+        script.terms.quotas = quotas;
+        let before = zone.has_downstream_changes();
+        zone.on_directives(at(10), script.message(seq, 1)).unwrap();
+        (before, zone.has_downstream_changes())
+    };
+    assert!(direct(Some(quotas(10))).1, "new");
+    assert_eq!(direct(None), (false, false), "absent is unchanged");
+    assert_eq!(direct(Some(quotas(10))), (false, false), "the same again");
+    assert_eq!(direct(Some(quotas(11))), (false, true));
+}
+
+#[test]
+fn refusals_from_memory_are_rolled_up_and_change_no_directive() {
+    let scene = |repeats: bool| {
+        let clients = vec![Client::new(1).offering("acme", 100.0).offering("calm", 300.0)];
+        let mut scene = Scene::new(Script::rates(&[("acme", 500.0), ("calm", 500.0)]), clients);
+        for _ in 0..50 {
+            let counts = scene.clients[0].counts("acme");
+            counts.quota_repeated += if repeats { 300 } else { 0 };
+            scene.run(0.1);
+        }
+        scene
+    };
+    let (plain, mut repeated) = (scene(false), scene(true));
+    let directives = |scene: &Scene| {
+        let posted = scene.clients[0].board.get(&bucket()).unwrap();
+        ["acme", "calm"].map(|name| posted.values(&tenant(name)))
+    };
+    assert_eq!(directives(&repeated), directives(&plain));
+    let counts = repeated.zone.counts().find(|(key, _)| key.tenant.as_str() == "acme").unwrap().1;
+    assert_eq!(counts, *repeated.clients[0].counts("acme"));
+    assert_eq!(counts.quota_repeated, 50 * 300);
+}
