@@ -79,6 +79,11 @@ impl Keys {
         self.table.iter().map(|(id, key, _)| (id, key))
     }
 
+    /// The name of a key.
+    pub(crate) fn key(&self, id: KeyId) -> &Key {
+        self.table.key(id)
+    }
+
     /// Every key with its total counts. The counts of evicted keys are part of the class `default`.
     pub(crate) fn totals(&self) -> impl Iterator<Item = (&Key, Tally)> {
         self.table.iter().map(|(_, key, account)| (key, account.total))

@@ -6,7 +6,7 @@ use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::exchange::{Asker, Parent, StreamId, StreamRejected};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Echo, Entered, Report, Role};
+use plimsoll_core::report::{Echo, Entered, Origin, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
 use crate::aggregators::Place;
@@ -113,10 +113,25 @@ impl Brain {
         let entered = Entered { entries: entering.entries, ..entered };
         self.note_late(&entered);
         self.introduce_keys();
+        self.note_quota_drops(&entered);
         self.aggregators.enter(place, report, &entered);
         self.liveness.on_report(now, place);
         self.record_evidence(stream, report, before, &entered, place);
         Ok(())
+    }
+
+    /// Adds the refusals of exact quotas that are no older than the reports of a stream in order.
+    fn note_quota_drops(&mut self, entered: &Entered) {
+        for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
+            let counts = entry.delta.counts.since(entry.delta.late);
+            let Some(id) = entry.own.filter(|_| counts.quota_dropped + counts.quota_repeated > 0) else {
+                continue;
+            };
+            if let Some(bucket) = self.buckets.get_mut(&self.keys.key(id).bucket) {
+                bucket.quota_drops.add(counts.quota_dropped);
+                bucket.quota_repeats.add(counts.quota_repeated);
+            }
+        }
     }
 
     /// Opens a session for the aggregator that greets.

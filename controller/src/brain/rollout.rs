@@ -35,7 +35,7 @@ impl Brain {
             let bucket = self.buckets.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
             let stage = bucket.and_then(|bucket| self.durable.stages.get(bucket.entry.as_deref()?));
             let counts = is_recent
-                && outcomes.is_at_most(entered.decisions_max)
+                && outcomes.is_plausible(entered.decisions_max)
                 && child.as_ref().is_some_and(|child| child.is_subscribed(&cohort.bucket))
                 // Stragglers of the mode before are not recorded either.
                 && stage.is_some_and(|stage| stage.stage == cohort.mode);
@@ -195,5 +195,10 @@ impl Brain {
     /// The evidence of an entry's present stage so far.
     pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
         self.rollouts.evidence(now, entry, rollout)
+    }
+
+    /// Returns true if the gate out of canary compares no latency, because no instance reports it.
+    pub(crate) fn is_latency_unreported(&self, entry: &str) -> bool {
+        self.rollouts.is_latency_unreported(entry)
     }
 }

@@ -36,7 +36,9 @@
 //! `plimsoll_core::rollout::gates`:
 //! * the time with requests, which must reach a minimum to pass;
 //! * in shadow the share of requests that would have been dropped, in canary the share of requests that the
-//!   canary cohort dropped, and how much slower its requests are than those of the control cohort;
+//!   canary cohort dropped, and how much slower its requests are than those of the control cohort. Where no
+//!   instance has reported a latency in the stage, and some say that they cannot, as behind a proxy, latency is
+//!   not compared; the status and the record of the promotion say so;
 //! * the latest answers to the entry's query gates, which are numbers from Prometheus with a bound;
 //! * the aggregator without reports for the longest time, if that is too long. The reasons name its zone (a
 //!   stale zone), even if other aggregators of the zone report.
@@ -83,7 +85,7 @@ use std::time::Duration;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CohortKey, Outcomes, Weighing};
-use plimsoll_core::rollout::gates::{Judgement, StaleZone, Why, leave_canary, leave_shadow};
+use plimsoll_core::rollout::gates::{Judgement, LatencyBasis, StaleZone, Why, leave_canary, leave_shadow};
 use plimsoll_policy::{Policy, RolloutPolicy};
 
 use self::query_gates::GateAnswers;
@@ -180,13 +182,18 @@ impl Rollouts {
         if durable.kill_of(&cohort.bucket).is_on() || cohort.mode != stage.stage || is_straggler {
             return;
         }
-        match self.stats.get_mut(entry) {
+        let is_first_latency = match self.stats.get_mut(entry) {
             Some(stats) if stats.change == stage.change => stats.record(cohort.side, outcomes),
             _ => {
                 let mut stats = StageStats::begin(stage.change);
-                stats.record(cohort.side, outcomes);
+                let is_first_latency = stats.record(cohort.side, outcomes);
                 self.stats.insert(entry.to_owned(), stats);
+                is_first_latency
             }
+        };
+        if is_first_latency {
+            // Saved with the next tick: after a restart the gate must know that latencies are reported.
+            self.unsaved_ticks = SAVED_EVERY;
         }
     }
 
@@ -249,7 +256,7 @@ impl Rollouts {
             let judgement = self.judge(now, durable, &entry, rollout, stale);
             let next = judgement.and_then(|judgement| automatic_move(&stage, rollout, &judgement));
             if let Some(Move { to, cause, mut why }) = next {
-                why.extend(self.few_instances(&entry, stage.stage));
+                why.extend(self.notes(&entry, stage.stage));
                 match &mut self.ready {
                     Some(ready) if to > stage.stage => {
                         ready.push(Ready { entry, from: stage.stage, to, change: stage.change, why });
@@ -309,9 +316,14 @@ impl Rollouts {
         }
     }
 
-    /// Tells on how few instances the evidence of an entry's present stage rests, if they are few.
-    fn few_instances(&self, entry: &str, stage: Mode) -> Option<String> {
-        self.stats.get(entry)?.evidence().few_instances(stage)
+    /// Returns what restricts the judgement of an entry's present stage: see [`Evidence::notes`].
+    fn notes(&self, entry: &str, stage: Mode) -> Vec<String> {
+        self.stats.get(entry).map(|stats| stats.evidence().notes(stage)).unwrap_or_default()
+    }
+
+    /// Returns true if the gate out of canary compares no latency, because no instance reports it.
+    pub(crate) fn is_latency_unreported(&self, entry: &str) -> bool {
+        self.stats.get(entry).is_some_and(|stats| stats.latency_basis() == LatencyBasis::NotReported)
     }
 
     /// The evidence of an entry's present stage so far.

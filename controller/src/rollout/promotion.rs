@@ -93,12 +93,12 @@ impl Rollouts {
         if !passed {
             against.extend(begun_anew(durable, entry));
         }
-        let few = self.few_instances(entry, from);
+        let notes = self.notes(entry, from);
         let (cause, mut why) = match force {
             _ if passed => (Cause::Promote, vec!["the gate is passed".to_owned()]),
             None if !rollout.require_gates => (Cause::Promote, vec!["no gate is required".to_owned()]),
             None => {
-                against.extend(few);
+                against.extend(notes);
                 return Err(RolloutError::Gate { from, to, why: against });
             }
             Some(reason) => (Cause::Forced, vec![reason.to_string()]),
@@ -106,7 +106,7 @@ impl Rollouts {
         if !passed {
             why.extend(against);
         }
-        why.extend(few);
+        why.extend(notes);
         durable.enter_stage(entry, to, cause, why);
         Ok(())
     }

@@ -8,7 +8,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Outcomes, Side};
-use plimsoll_core::rollout::gates::{Observed, Reading};
+use plimsoll_core::rollout::gates::{LatencyBasis, Observed, Reading};
 use plimsoll_core::stats::{Histogram, Quantile};
 
 use super::judged_limits::JudgedLimits;
@@ -25,6 +25,8 @@ pub(super) struct StageStats {
     pub(super) change: u64,
     /// Time with requests since then.
     with_data: Duration,
+    /// True once an instance has reported a latency in the stage, also before the window or a restart.
+    has_latencies: bool,
     /// Counts since the last tick.
     fresh: Cohorts,
     /// The slots that are full, the oldest first.
@@ -36,6 +38,9 @@ pub(super) struct StageStats {
     /// The limits that move by themselves, under which requests were counted.
     limits: JudgedLimits,
 }
+
+/// A slot as it is saved: its time, and the counts of the canary cohort and of the control cohort.
+type SavedSlot = (u64, [u64; 5], [u64; 5]);
 
 /// The counts of some ticks.
 #[derive(Clone, Debug, Default)]
@@ -62,14 +67,17 @@ impl StageStats {
 
     pub(super) fn restored(saved: &SavedStageStats) -> Self {
         let time = |units: u64| Duration::from_millis(units.saturating_mul(saved.tick_ms));
-        let slot = |(units, canary, control): &(u64, [u64; 5], [u64; 5])| Slot {
-            time: time(*units),
-            cohorts: Cohorts { canary: restored(*canary), control: restored(*control) },
+        let unobserved = saved.unobserved.iter().chain(std::iter::repeat(&[0; 2]));
+        let slot = |((units, canary, control), unobserved): (&SavedSlot, &[u64; 2])| {
+            let [in_canary, in_control] = *unobserved;
+            let (canary, control) = (restored(*canary, in_canary), restored(*control, in_control));
+            Slot { time: time(*units), cohorts: Cohorts { canary, control } }
         };
         let with_data = time(saved.cycles);
         let mut stats = Self {
             with_data,
-            full: saved.slots.iter().map(slot).collect(),
+            has_latencies: saved.has_latencies,
+            full: saved.slots.iter().zip(unobserved).map(slot).collect(),
             limits: JudgedLimits::restored(&saved.lowest_limits, with_data),
             ..Self::begin(saved.change)
         };
@@ -78,20 +86,28 @@ impl StageStats {
     }
 
     pub(super) fn saved(&self) -> SavedStageStats {
-        let slots = self.full.iter().chain([&self.open]).filter(|slot| !slot.time.is_zero());
+        let slots = || self.full.iter().chain([&self.open]).filter(|slot| !slot.time.is_zero());
         let saved =
             |slot: &Slot| (millis(slot.time), counts(&slot.cohorts.canary), counts(&slot.cohorts.control));
+        let unobserved = |slot: &Slot| [slot.cohorts.canary.unobserved, slot.cohorts.control.unobserved];
+        let has_unobserved = self.unobserved() > 0;
         SavedStageStats {
             change: self.change,
             cycles: millis(self.with_data),
             tick_ms: 1,
-            slots: slots.map(saved).collect(),
+            slots: slots().map(saved).collect(),
+            unobserved: slots().filter(|_| has_unobserved).map(unobserved).collect(),
+            has_latencies: self.has_latencies,
             lowest_limits: self.limits.lowest(),
         }
     }
 
-    pub(super) fn record(&mut self, cohort: Side, outcomes: &Outcomes) {
+    /// Adds outcomes. Returns true if they have the first latency of the stage.
+    pub(super) fn record(&mut self, cohort: Side, outcomes: &Outcomes) -> bool {
         self.fresh.of(cohort).add(outcomes);
+        let had_latencies = self.has_latencies;
+        self.has_latencies |= outcomes.latency.samples() > 0;
+        self.has_latencies && !had_latencies
     }
 
     /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick in which
@@ -164,8 +180,21 @@ impl StageStats {
             drop_ratio,
             canary_p99: p99(&canary.latency, true),
             control_p99: p99(&control.latency, false),
+            has_latencies: self.has_latencies,
+            unobserved: self.unobserved(),
             ..Observed::default()
         }
+    }
+
+    /// The treatment of latency by the gate out of canary.
+    pub(super) fn latency_basis(&self) -> LatencyBasis {
+        let (has_latencies, unobserved) = (self.has_latencies, self.unobserved());
+        Observed { has_latencies, unobserved, ..Observed::default() }.latency_basis()
+    }
+
+    /// The requests of the window whose responses no instance can observe.
+    const fn unobserved(&self) -> u64 {
+        self.sum.unobserved().saturating_add(self.open.cohorts.unobserved())
     }
 
     /// The counts of the window as evidence for operators.
@@ -175,6 +204,7 @@ impl StageStats {
             with_data_ms: millis(self.with_data),
             canary: sums(&canary),
             control: sums(&control),
+            latency_unreported: self.latency_basis() == LatencyBasis::NotReported,
             queries: Vec::new(),
         }
     }
@@ -188,6 +218,10 @@ impl Cohorts {
             Side::Canary => &mut self.canary,
             Side::Control => &mut self.control,
         }
+    }
+
+    const fn unobserved(&self) -> u64 {
+        self.canary.unobserved.saturating_add(self.control.unobserved)
     }
 
     fn add(&mut self, other: &Self) {
@@ -215,12 +249,12 @@ fn p99(latency: &Histogram, lower_bound: bool) -> Reading {
 }
 
 fn sums(outcomes: &Outcomes) -> CohortSums {
-    let Outcomes { offered, refused, would_dropped, failed, ref latency, instances } = *outcomes;
+    let Outcomes { offered, refused, would_dropped, failed, unobserved, ref latency, instances } = *outcomes;
     let p99 = latency.quantile(0.99).map(|p99| match p99 {
         Quantile::About(p99) | Quantile::AtLeast(p99) => p99.as_micros() as u64,
     });
     let samples = latency.samples();
-    CohortSums { offered, refused, would_dropped, failed, p99_us: p99, samples, instances }
+    CohortSums { offered, refused, would_dropped, failed, unobserved, p99_us: p99, samples, instances }
 }
 
 const fn counts(outcomes: &Outcomes) -> [u64; 5] {
@@ -228,9 +262,9 @@ const fn counts(outcomes: &Outcomes) -> [u64; 5] {
     [outcomes.offered, outcomes.refused, outcomes.would_dropped, outcomes.failed, instances]
 }
 
-fn restored([offered, refused, would_dropped, failed, instances]: [u64; 5]) -> Outcomes {
+fn restored([offered, refused, would_dropped, failed, instances]: [u64; 5], unobserved: u64) -> Outcomes {
     let instances = u32::try_from(instances).unwrap_or(u32::MAX);
-    Outcomes { offered, refused, would_dropped, failed, latency: Histogram::default(), instances }
+    Outcomes { offered, refused, would_dropped, failed, unobserved, instances, ..Outcomes::default() }
 }
 
 #[cfg(test)]

@@ -21,15 +21,20 @@ struct Scene {
 }
 
 /// The outcomes of both cohorts in one tick.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Seen {
     offered: u64,
     bad: u64,
     canary_ms: u64,
     control_ms: u64,
+    /// True if requests without a latency are reported as not observable.
+    is_behind_proxy: bool,
 }
 
-const GOOD: Seen = Seen { offered: 500, bad: 0, canary_ms: 20, control_ms: 20 };
+const GOOD: Seen = Seen { offered: 500, bad: 0, canary_ms: 20, control_ms: 20, is_behind_proxy: false };
+/// Behind proxies no instance observes responses.
+const PROXIED: Seen = Seen { canary_ms: 0, control_ms: 0, is_behind_proxy: true, ..GOOD };
+const NOT_COMPARED: &str = "latency is not compared: no instance reports it";
 
 /// Gates of ten seconds each, and a thousand samples.
 fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
@@ -80,7 +85,7 @@ impl Scene {
         let stage = self.stage();
         for tick in 1..=ticks {
             for side in [Side::Canary, Side::Control] {
-                let Seen { offered, bad, canary_ms, control_ms } = seen;
+                let Seen { offered, bad, canary_ms, control_ms, is_behind_proxy } = seen;
                 let ms = if side == Side::Canary { canary_ms } else { control_ms };
                 let mut latency = Histogram::default();
                 latency.add(Bin::of(Duration::from_millis(ms)), if ms > 0 { offered } else { 0 });
@@ -88,6 +93,9 @@ impl Scene {
                 match (self.stage(), side) {
                     (Mode::Shadow, _) | (Mode::Canary, Side::Control) => outcomes.would_dropped = bad,
                     _ => outcomes.refused = bad,
+                }
+                if is_behind_proxy && ms == 0 {
+                    outcomes.unobserved = offered - outcomes.refused;
                 }
                 let cohort = CohortKey { bucket: Bucket::new("b").unwrap(), mode: self.stage(), side };
                 self.rollouts.record(&self.durable, "b", &cohort, &outcomes);
@@ -440,7 +448,8 @@ fn edit_keeps_a_pending_mode_waiting_and_survives_a_restart() {
     scene.edit(same);
     let since = scene.durable.change(scene.durable.stages["b"].change).unwrap();
     assert_eq!((since.cause, &since.why[..]), (Cause::Edit, &["limit 100 -> 61".to_owned()][..]));
-    assert_eq!(scene.run(19, GOOD), 19, "the stats from before the edit are not restored");
+    // Of the stats since the edit, those up to the first latency were saved.
+    assert_eq!(scene.run(18, GOOD), 18, "the stats from before the edit are not restored");
     assert_eq!((scene.run(9, GOOD), scene.stage()), (1, Mode::Canary));
 }
 
@@ -565,4 +574,100 @@ fn evidence_goes_to_the_first_of_two_changes_in_one_load() {
     let evidence: Vec<_> = scene.durable.history.iter().map(|change| change.evidence.clone()).collect();
     assert_eq!((&evidence[0], &evidence[2]), (&None, &None));
     assert_eq!(evidence[1].as_ref().unwrap().canary.offered, 1_000);
+}
+
+#[test]
+fn canary_behind_proxies_moves_by_refusals_alone_and_says_so_in_each_record() {
+    let mut scene = Scene::new("shadow", "  auto_promote: true\n");
+    assert_eq!((scene.run(100, PROXIED), scene.stage()), (20, Mode::Canary));
+    let why = |scene: &Scene| scene.durable.history.back().unwrap().why.clone();
+    assert_eq!(why(&scene), ["auto_promote"], "the gate out of shadow compares no latency anyway");
+    assert_eq!((scene.run(100, PROXIED), scene.stage()), (20, Mode::Enforce));
+    assert_eq!(why(&scene), ["auto_promote", NOT_COMPARED]);
+    let evidence = scene.durable.history.back().unwrap().evidence.clone().unwrap();
+    assert!(evidence.latency_unreported);
+    assert_eq!((evidence.canary.unobserved, evidence.canary.samples), (10_000, 0));
+
+    let mut scene = Scene::new("canary", "  auto_promote: true\n");
+    assert_eq!((scene.run(100, Seen { bad: 1, ..PROXIED }), scene.stage()), (2, Mode::Shadow));
+    assert_eq!(
+        why(&scene),
+        ["drop ratio of the canary cohort 0.200 % exceeds the maximum of 0.1 %", NOT_COMPARED]
+    );
+
+    // A promotion by an operator, with the gate passed and past it.
+    for (ticks, force, first) in [(30, None, "the gate is passed"), (3, Some("a test"), "a test")] {
+        let mut scene = Scene::new("canary", "");
+        scene.run(ticks, PROXIED);
+        assert!(scene.rollouts.is_latency_unreported("b"));
+        let force = force.map(|reason| plimsoll_core::names::Text::new(reason).unwrap());
+        let promotion = Promotion { entry: "b", to: None, force: force.as_ref() };
+        scene.rollouts.promote(&mut scene.durable, &scene.policy, scene.now, None, promotion).unwrap();
+        assert_eq!((why(&scene)[0].as_str(), why(&scene).last().unwrap().as_str()), (first, NOT_COMPARED));
+    }
+
+    // Instances that say nothing about responses wait, as ever.
+    let mut scene = Scene::new("canary", "  auto_promote: true\n");
+    assert_eq!(scene.run(100, Seen { is_behind_proxy: false, ..PROXIED }), 100);
+}
+
+#[test]
+fn canary_behind_proxies_waits_for_extra_gates_and_fails_by_them() {
+    let mut scene = Scene::new("canary", QUERIES);
+    assert_eq!(scene.run(30, PROXIED), 30, "no query is answered");
+    scene.answer("t", Ok(3.0));
+    scene.answer("b", Ok(0.5));
+    assert_eq!((scene.run(30, PROXIED), scene.stage()), (1, Mode::Enforce));
+    let mut scene = Scene::new("canary", QUERIES);
+    scene.answer("t", Ok(21.0));
+    assert_eq!((scene.run(30, PROXIED), scene.stage()), (1, Mode::Shadow));
+}
+
+#[test]
+fn mixed_fleet_is_judged_by_the_latencies_that_it_reports() {
+    let slow = Seen { canary_ms: 90, ..GOOD };
+    for (first, then, due, stage) in [
+        // Sidecars claim that nothing is observable; the other instances report a slow canary.
+        (PROXIED, Seen { is_behind_proxy: true, ..slow }, 2, Mode::Shadow),
+        (PROXIED, Seen { canary_ms: 0, is_behind_proxy: true, ..GOOD }, 300, Mode::Canary),
+        // Latencies that are older than the window still say that some instances report them.
+        (Seen { offered: 10, ..GOOD }, PROXIED, 300, Mode::Canary),
+    ] {
+        let mut scene = Scene::new("canary", "  auto_promote: true\n");
+        assert_eq!(scene.run(15, first), 15);
+        assert_eq!((scene.run(300, then), scene.stage()), (due, stage), "{then:?}");
+        assert!(!scene.durable.history.back().unwrap().why.contains(&NOT_COMPARED.to_owned()));
+    }
+}
+
+#[test]
+fn restart_forgets_latencies_but_not_that_they_were_reported() {
+    let restarted = |scene: &mut Scene| {
+        let text = serde_json::to_string(&scene.durable).unwrap();
+        scene.durable = serde_json::from_str(&text).unwrap();
+        scene.rollouts = Rollouts::restored(&scene.durable);
+    };
+    // One latency, and a crash right after the next tick.
+    let mut scene = Scene::new("canary", "  auto_promote: true\n");
+    scene.run(1, Seen { offered: 1, ..GOOD });
+    restarted(&mut scene);
+    assert_eq!((scene.run(300, PROXIED), scene.stage()), (300, Mode::Canary));
+    // Without any, the counts of unobserved requests survive.
+    let mut scene = Scene::new("canary", "");
+    scene.run(SAVED_EVERY, PROXIED);
+    let before = scene.evidence();
+    restarted(&mut scene);
+    assert_eq!(scene.evidence(), before);
+    assert!(before.latency_unreported && before.control.unobserved == before.control.offered);
+    // A state of a build that knew of no unobserved requests: latencies were reported.
+    let mut saved = serde_json::to_value(&scene.durable).unwrap();
+    let stats = saved["stage_stats"]["b"].as_object_mut().unwrap();
+    assert!(stats.remove("unobserved").is_some() && stats.remove("has_latencies").is_some());
+    scene.durable = serde_json::from_value(saved).unwrap();
+    scene.rollouts = Rollouts::restored(&scene.durable);
+    assert_eq!(
+        (scene.evidence().canary.offered, scene.evidence().canary.unobserved),
+        (before.canary.offered, 0)
+    );
+    assert_eq!((scene.run(300, PROXIED), scene.stage()), (300, Mode::Canary));
 }

@@ -1,6 +1,5 @@
 //! Tests of the brain with scripted aggregators.
 
-mod boosts;
 mod candidate;
 mod coherent;
 mod kills;

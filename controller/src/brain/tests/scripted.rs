@@ -20,10 +20,22 @@ pub(super) fn save(brain: &mut Brain) {
     }
 }
 
+/// What clients do with the requests of a tenant beyond the coin.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Behind {
+    /// They serve what the coin lets through.
+    Service,
+    /// The tenant has used its quota: the store refuses each request that the coin lets through.
+    Store,
+    /// The tenant has used its quota, and clients refuse from memory, before the coin.
+    Memory,
+}
+
 /// The traffic of one tenant in one zone.
 struct Traffic {
     key: Key,
     rps: f64,
+    behind: Behind,
     counts: Counts,
     late: Counts,
     /// Fractions of requests and drops that are carried to the next step, so that rates do not drift.
@@ -90,12 +102,19 @@ impl Scripted {
             None => self.traffic.push(Traffic {
                 key,
                 rps,
+                behind: Behind::Service,
                 counts: Counts::ZERO,
                 late: Counts::ZERO,
                 due: 0.0,
                 owed: 0.0,
             }),
         }
+    }
+
+    /// Sets what happens to the requests of a tenant beyond the coin.
+    pub(super) fn puts_behind(&mut self, name: &str, behind: Behind) {
+        let of_tenant = self.traffic.iter_mut().filter(|traffic| traffic.key.tenant.as_str() == name);
+        of_tenant.for_each(|traffic| traffic.behind = behind);
     }
 
     /// Adds requests that were counted long ago.
@@ -116,6 +135,10 @@ impl Scripted {
             traffic.due += traffic.rps * time.as_secs_f64();
             let requests = traffic.due.floor();
             traffic.due -= requests;
+            if traffic.behind == Behind::Memory {
+                traffic.counts.quota_repeated += requests as u64;
+                continue;
+            }
             traffic.owed += requests * ratio;
             let refused = traffic.owed.floor().min(requests);
             traffic.owed -= refused;
@@ -123,6 +146,9 @@ impl Scripted {
             let counts = &mut traffic.counts;
             let column = if self.in_shadow { &mut counts.would_dropped } else { &mut counts.dropped };
             *column += refused as u64;
+            if traffic.behind == Behind::Store {
+                counts.quota_dropped += (requests - refused) as u64;
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
+use plimsoll_core::rollout::gates::LatencyBasis;
 use plimsoll_policy::UnixSeconds;
 use serde::{Deserialize, Serialize};
 
@@ -90,15 +91,27 @@ pub struct Evidence {
     pub canary: CohortSums,
     /// All other requests.
     pub control: CohortSums,
+    /// True if no instance has reported a latency in the stage, and some say that they cannot: the gate out of
+    /// canary does not compare latency.
+    #[serde(default)]
+    pub latency_unreported: bool,
     /// The results of the extra gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queries: Vec<QueryEvidence>,
 }
 
 impl Evidence {
+    /// Returns what restricts the judgement of the gate out of `stage`, pass or not: latency that is not
+    /// compared, and few instances.
+    pub fn notes(&self, stage: Mode) -> Vec<String> {
+        let is_unreported = self.latency_unreported && stage == Mode::Canary;
+        let latency = is_unreported.then(|| LatencyBasis::NotReported.to_string());
+        latency.into_iter().chain(self.few_instances(stage)).collect()
+    }
+
     /// Returns a note if what the gate out of `stage` judges rests on few instances, of which each counts for
     /// much.
-    pub fn few_instances(&self, stage: Mode) -> Option<String> {
+    fn few_instances(&self, stage: Mode) -> Option<String> {
         let of_control = if stage == Mode::Canary { 0 } else { self.control.instances };
         let instances = self.canary.instances.saturating_add(of_control);
         let noun = if instances == 1 { "instance" } else { "instances" };
@@ -136,6 +149,9 @@ pub struct CohortSums {
     pub would_dropped: u64,
     /// Admitted requests that failed.
     pub failed: u64,
+    /// Admitted requests whose responses no instance can observe.
+    #[serde(default)]
+    pub unobserved: u64,
     /// The 99th percentile of latency in microseconds; `None` without measured responses.
     pub p99_us: Option<u64>,
     /// Responses measured for it.
@@ -157,9 +173,21 @@ pub struct SavedStageStats {
     /// For each slot its time with requests, and the offered, refused, would-dropped and failed requests
     /// and the instances of the canary cohort and of the control cohort.
     pub slots: Vec<(u64, [u64; 5], [u64; 5])>,
+    /// For each slot the requests of the canary cohort and of the control cohort whose responses no instance
+    /// can observe; none in a state of a build that did not count them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unobserved: Vec<[u64; 2]>,
+    /// True if a latency was reported in the stage. In a state of a build that did not save this, most
+    /// instances reported them.
+    #[serde(default = "has_latencies_by_default")]
+    pub has_latencies: bool,
     /// The lowest limit judged so far in requests/s, of each bucket whose limit moves by itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lowest_limits: BTreeMap<Bucket, Rate>,
+}
+
+const fn has_latencies_by_default() -> bool {
+    true
 }
 
 impl Cause {

@@ -1,4 +1,8 @@
-//! The division between tenants: weights, floors, tenant limits, and invented names.
+//! The division between tenants: weights, floors, tenant limits, and invented names. Boosts and exact quotas of tenants.
+
+mod boosts;
+mod definitions;
+mod quotas;
 
 use super::*;
 use plimsoll_core::decision::Mode;
@@ -247,7 +251,7 @@ fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_bucket
         save(&mut brain);
         let message = brain.message(at(10), honest.stream).unwrap();
         let sent = message.updates().filter(|update| {
-            let terms = update.directive().terms;
+            let terms = &update.directive().terms;
             terms.named && terms.limit.per_second().is_some() && terms.mode == Mode::Enforce
         });
         assert_eq!(sent.count(), 200, "each is enforced");

@@ -1,0 +1,66 @@
+//! Definitions of exact quotas: sent to every aggregator with the policy, changed by a reload, ended by an empty list.
+
+use plimsoll_core::quota::BucketQuotas;
+
+use super::scripted::Behind;
+use super::*;
+use crate::admin::status::Status;
+
+/// The quotas that each zone holds for the bucket, by name and size; `None` before any were sent.
+fn held(fleet: &Fleet) -> Vec<Option<Vec<(String, u64)>>> {
+    let shown = |quotas: &BucketQuotas| {
+        quotas.iter().map(|quota| (quota.name.to_string(), quota.rate.max())).collect::<Vec<_>>()
+    };
+    let of_zone = |zone: &Scripted| {
+        zone.board.get(&bucket()).and_then(|posted| posted.terms().quotas.as_ref().map(shown))
+    };
+    fleet.zones.iter().map(of_zone).collect()
+}
+
+fn with_quota(max: u64) -> Arc<Policy> {
+    let text = enforced_with(", quotas: [calls]");
+    policy(&format!(
+        "{text}quotas: {{ calls: {{ max: {max}, every: 1h }}, other: {{ max: 1, every: 1s }} }}\n"
+    ))
+}
+
+#[test]
+fn every_aggregator_is_sent_the_quotas_of_the_policy_and_each_change() {
+    let mut fleet = Fleet::new(with_quota(10), two_zones());
+    fleet.run(5.0);
+    let calls = |max| Some(vec![("calls".to_owned(), max)]);
+    assert_eq!(held(&fleet), [calls(10), calls(10)]);
+    fleet.brain.on_policy(with_quota(20));
+    fleet.run(1.0);
+    assert_eq!(held(&fleet), [calls(20), calls(20)]);
+    fleet.brain.on_policy(enforced());
+    fleet.run(1.0);
+    assert_eq!(held(&fleet), [Some(vec![]), Some(vec![])], "a bucket without quotas ends the earlier ones");
+}
+
+#[test]
+fn status_has_the_rate_at_which_quotas_refuse() {
+    let mut fleet = Fleet::new(with_quota(10), vec![Scripted::new("a", 1).offering("acme", 400.0)]);
+    let rate = |fleet: &Fleet| Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].quota_dropped_rps;
+    fleet.run(5.0);
+    assert_eq!(rate(&fleet), 0.0);
+    fleet.zones[0].puts_behind("acme", Behind::Store);
+    fleet.run(60.0);
+    check_near(rate(&fleet), 400.0, 5.0);
+    fleet.zones[0].puts_behind("acme", Behind::Service);
+    fleet.run(120.0);
+    assert_eq!(rate(&fleet), 0.0);
+}
+
+#[test]
+fn status_lists_the_quotas_of_a_bucket() {
+    let fleet = settled(with_quota(10));
+    let status = Status::of(&fleet.brain, fleet.now());
+    assert_eq!(
+        serde_json::to_value(&status.buckets[&bucket()].quotas).unwrap(),
+        serde_json::json!([{
+            "name": "calls", "max": 10, "refill": 10, "every": "1h",
+            "key": "tenant", "on_store_error": "allow_bounded", "lease": 1,
+        }])
+    );
+}

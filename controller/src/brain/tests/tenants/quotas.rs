@@ -1,0 +1,74 @@
+//! A tenant that has used its exact quota and goes on asking, and the tenants beside it.
+
+use super::scripted::Behind;
+use super::*;
+use crate::admin::status::BucketStatus;
+
+/// A tenant that stays below the limit, and one that asks three times the limit.
+fn beside(behind: Behind) -> Fleet {
+    let zones = ["a", "b"].into_iter().zip(1..).map(|(zone, number)| {
+        let mut zone = Scripted::new(zone, number).offering("calm", 300.0).offering("hungry", 1500.0);
+        zone.puts_behind("hungry", behind);
+        zone
+    });
+    let mut fleet = Fleet::new(enforced(), zones.collect());
+    fleet.run(30.0);
+    fleet
+}
+
+/// The requests of both zones that the coin let through, by tenant.
+fn through_coin(fleet: &Fleet, name: &str) -> u64 {
+    let counts = fleet.zones.iter().map(|zone| zone.counts(name));
+    counts.map(|counts| counts.offered - counts.dropped).sum()
+}
+
+fn rate_through_coin(fleet: &mut Fleet, seconds: f64) -> [f64; 2] {
+    let names = ["calm", "hungry"];
+    let before = names.map(|name| through_coin(fleet, name));
+    fleet.run(seconds);
+    let after = names.map(|name| through_coin(fleet, name));
+    [0, 1].map(|at| (after[at] - before[at]) as f64 / seconds)
+}
+
+#[test]
+fn refusals_from_memory_leave_the_others_unharmed_where_asking_the_store_would_not() {
+    let mut remembered = beside(Behind::Memory);
+    let [calm, hungry] = rate_through_coin(&mut remembered, 20.0);
+    check_near(calm, 600.0, 0.5);
+    check_near(hungry, 0.0, 0.0);
+    assert_eq!(remembered.zones[0].ratio("calm"), Some(0.0));
+    check_near(remembered.balance(), 0.25 * LIMIT, 1.0);
+
+    // The same traffic, if every request were offered: half of the limit is lost to requests that no service sees.
+    let mut asked = beside(Behind::Store);
+    let [calm, hungry] = rate_through_coin(&mut asked, 20.0);
+    check_near(calm, 500.0, 10.0);
+    check_near(hungry, 500.0, 10.0);
+    assert!(asked.balance() < 0.1 * LIMIT, "{}", asked.balance());
+}
+
+#[test]
+fn remembered_refusals_are_counted_and_enter_no_rate() {
+    let fleet = beside(Behind::Memory);
+    let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
+    let BucketStatus { traffic, quota_dropped_rps, quota_repeated_rps, .. } =
+        status.buckets[&bucket()].clone();
+    assert_eq!(quota_dropped_rps, 0.0);
+    check_near(quota_repeated_rps, 3000.0, 30.0);
+    check_near(traffic.offered_rps, 600.0, 1.0);
+    let sent: u64 = fleet.zones.iter().map(|zone| zone.counts("hungry").quota_repeated).sum();
+    assert_eq!((traffic.quota_repeated, traffic.quota_dropped), (sent, 0));
+    assert_eq!(traffic.admitted, traffic.offered - traffic.dropped, "{traffic:?}");
+}
+
+#[test]
+fn refusals_by_the_store_are_part_of_what_passes() {
+    let mut fleet = beside(Behind::Store);
+    let rates = rate_through_coin(&mut fleet, 20.0);
+    // Were they not, the unused part of the limit would be saved up, and the coin would let 1,125 through.
+    check_near(rates.iter().sum(), LIMIT, 0.01 * LIMIT);
+    let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
+    let traffic = status.buckets[&bucket()].traffic;
+    assert!(traffic.quota_dropped > 0);
+    assert_eq!(traffic.admitted, traffic.offered - traffic.dropped - traffic.quota_dropped);
+}
