@@ -146,10 +146,13 @@ fn modes_and_decisions(page: &mut Page, status: &Status) {
     let decisions = status.buckets.iter().flat_map(|(name, bucket)| {
         let traffic = &bucket.traffic;
         let results = [
-            ("admit", traffic.admitted.saturating_sub(traffic.would_dropped)),
+            ("admit", traffic.admitted.saturating_sub(traffic.would_dropped + traffic.would_quota_dropped)),
             ("drop", traffic.dropped),
             ("guard_drop", traffic.guard_dropped),
             ("would_drop", traffic.would_dropped),
+            ("quota_drop", traffic.quota_dropped),
+            ("would_quota_drop", traffic.would_quota_dropped),
+            ("quota_repeated", traffic.quota_repeated),
         ];
         results.map(|(result, count)| (vec![name.to_string(), result.to_owned()], count as f64))
     });

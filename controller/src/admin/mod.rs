@@ -5,6 +5,7 @@ mod audit_routes;
 mod history_routes;
 mod kill_routes;
 mod metrics;
+pub mod quota_status;
 pub mod rollout_routes;
 pub mod status;
 #[cfg(test)]

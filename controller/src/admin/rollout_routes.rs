@@ -43,7 +43,7 @@ pub struct EntryStatus {
     pub next: Option<Mode>,
     /// The result of the gate to the next stage: `pass`, `fail` or `inconclusive`.
     pub gate: Option<String>,
-    /// Why the gate does not pass.
+    /// Why the gate does not pass, and what restricts its judgement, pass or not.
     pub why: Vec<String>,
     /// True if the entry is promoted as soon as its gate passes.
     pub auto_promote: bool,
@@ -141,7 +141,9 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
         let judgement = brain.judgement(now, &entry, &policy.rollout);
         let evidence = brain.evidence(now, &entry, &policy.rollout);
         let mut why = judgement.as_ref().map(reasons).unwrap_or_default();
-        why.extend(judgement.as_ref().and_then(|_| evidence.few_instances(stage.stage)));
+        if judgement.is_some() {
+            why.extend(evidence.notes(stage.stage));
+        }
         Some(EntryStatus {
             stage: stage.stage,
             killed: durable.is_entry_killed(&entry),

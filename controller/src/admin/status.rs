@@ -13,6 +13,7 @@ use plimsoll_core::report::Counts;
 use plimsoll_policy::LimitSource;
 use serde::{Deserialize, Serialize};
 
+use super::quota_status::QuotaStatus;
 use crate::aggregators::Place;
 use crate::brain::Brain;
 use crate::bucket::{Listing, Share};
@@ -83,6 +84,9 @@ pub struct BucketStatus {
     pub killed: bool,
     /// The mode in the policy file.
     pub file_mode: Option<Mode>,
+    /// True if the gate out of canary compares no latency, because no instance reports it.
+    #[serde(default)]
+    pub latency_unreported: bool,
     /// The mode that waits for its gate.
     pub pending_mode: Option<Mode>,
     /// Unused requests of the limit, or requests above it if negative; 0 without a limit.
@@ -90,6 +94,16 @@ pub struct BucketStatus {
     /// Requests/s of the limit that belonged to expired aggregators and are divided among the others. Clients
     /// of the expired ones may still admit as much beyond the limit.
     pub released_rps: f64,
+    /// The exact quotas that its requests have to pass behind the coin.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<QuotaStatus>,
+    /// Requests/s that quotas refuse behind the coin, smoothed over 5 s; 0 in shadow.
+    #[serde(default)]
+    pub quota_dropped_rps: f64,
+    /// Requests/s that are refused before the coin, because a quota has refused their key until its reset, smoothed over
+    /// 5 s. They are no part of the offered load.
+    #[serde(default)]
+    pub quota_repeated_rps: f64,
     /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,
     /// The traffic of all tenants.
@@ -137,7 +151,7 @@ pub struct Traffic {
     pub drop_reason: Option<Reason>,
     /// Requests in total.
     pub offered: u64,
-    /// Admitted requests in total.
+    /// Admitted requests in total: neither coin nor guard nor a quota refused them.
     pub admitted: u64,
     /// Requests refused by drop ratio, in total.
     pub dropped: u64,
@@ -145,6 +159,15 @@ pub struct Traffic {
     pub guard_dropped: u64,
     /// Requests admitted that would have been refused in enforce.
     pub would_dropped: u64,
+    /// Requests refused by exact quotas, after coin and guard had let them pass, in total.
+    #[serde(default)]
+    pub quota_dropped: u64,
+    /// Requests admitted that exact quotas would have refused in enforce.
+    #[serde(default)]
+    pub would_quota_dropped: u64,
+    /// Requests refused from the memory of a quota's refusal, in total. They are no part of `offered`.
+    #[serde(default)]
+    pub quota_repeated: u64,
 }
 
 /// One aggregator.
@@ -204,9 +227,16 @@ impl Status {
                 nearest: protected.unlisted.and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
                 killed: durable.kill_of(&protected.name).is_on(),
                 file_mode: stage.map(|stage| stage.file),
+                latency_unreported: protected
+                    .entry
+                    .as_ref()
+                    .is_some_and(|entry| brain.is_latency_unreported(entry)),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance.tokens(),
                 released_rps: durable.expired.released(&protected.name),
+                quotas: QuotaStatus::list(protected.quotas()),
+                quota_dropped_rps: protected.quota_drops.per_second(),
+                quota_repeated_rps: protected.quota_repeats.per_second(),
                 candidate: protected.candidate.map(|candidate| CandidateStatus {
                     limit_rps: candidate.limit.per_second(),
                     drop_ratio: candidate.ratio,
@@ -282,6 +312,9 @@ impl Traffic {
         self.dropped += counts.dropped;
         self.guard_dropped += counts.guard_dropped;
         self.would_dropped += counts.would_dropped;
+        self.quota_dropped += counts.quota_dropped;
+        self.would_quota_dropped += counts.would_quota_dropped;
+        self.quota_repeated += counts.quota_repeated;
     }
 }
 

@@ -53,6 +53,7 @@ impl BucketState {
                 headroom: sent.and_then(|zone| zone.headroom),
                 clients: None,
                 pool: None,
+                quotas: Some(self.terms.quotas.clone()),
             },
             keys: keys.collect(),
         }

@@ -4,6 +4,7 @@
 mod candidate;
 mod directive;
 mod growth;
+mod quota_drops;
 mod registry;
 mod tenants;
 mod tick;
@@ -17,9 +18,11 @@ use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, LawName, Parameters, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::quota::BucketQuotas;
 use plimsoll_core::rollout::Cohort;
 use plimsoll_policy::{BucketPolicy, Policy, Release};
 
+use self::quota_drops::QuotaDrops;
 use self::tenants::BucketTenants;
 use crate::aggregators::{Aggregators, Place};
 use crate::rollout::MovingLimit;
@@ -47,6 +50,9 @@ pub(crate) struct BucketState {
     pub(crate) balance: Balance,
     /// The second limit, which is only evaluated.
     pub(crate) candidate: Option<Candidate>,
+    /// The refusals of exact quotas.
+    pub(crate) quota_drops: QuotaDrops,
+    pub(crate) quota_repeats: QuotaDrops,
     /// The burst credits of tenants with a burst multiplier.
     bursts: HashMap<Tenant, Burst>,
     /// One per entry of `tenants`; empty until the law is first applied.
@@ -56,7 +62,7 @@ pub(crate) struct BucketState {
 }
 
 /// The settings of the bucket in the policy, as far as the law needs them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PolicyTerms {
     /// The limit is learned or queried.
     has_moving_limit: bool,
@@ -67,6 +73,7 @@ struct PolicyTerms {
     coin: Coin,
     on_silence: OnSilence,
     cohort: Cohort,
+    quotas: BucketQuotas,
 }
 
 /// The demand of one tenant and what the law gives it.
@@ -112,6 +119,8 @@ impl BucketState {
             tenants: BucketTenants::default(),
             balance: Balance::default(),
             candidate: None,
+            quota_drops: QuotaDrops::default(),
+            quota_repeats: QuotaDrops::default(),
             bursts: HashMap::new(),
             shares: Vec::new(),
             zones: BTreeMap::new(),
@@ -122,6 +131,11 @@ impl BucketState {
     /// The share of each tenant with an entry of its own. Empty without a limit, and before rates are sent.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
         self.tenants.iter().map(|tenant| &tenant.name).zip(&self.shares)
+    }
+
+    /// The exact quotas of the policy.
+    pub(crate) const fn quotas(&self) -> &BucketQuotas {
+        &self.terms.quotas
     }
 
     /// Returns true if the share of a silent aggregator is never released.
@@ -266,6 +280,7 @@ impl PolicyTerms {
             coin: bucket.coin,
             on_silence: bucket.on_silence,
             cohort: Cohort { percent: bucket.rollout.canary_percent, salt: Cohort::salt_of(name) },
+            quotas: bucket.quotas.clone(),
         })
     }
 }

@@ -64,6 +64,8 @@ impl BucketState {
     /// controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants with an entry of
     /// their own.
     pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
+        self.quota_drops.on_tick(tick.since_last);
+        self.quota_repeats.on_tick(tick.since_last);
         if tick.leading && self.limit.per_second().is_some_and(|limit| limit > Rate::ZERO) {
             self.apply_law(tick, divisible, scratch);
         }

@@ -1,23 +1,16 @@
-//! The policy files: reads the two as one policy. `watch` reports changes of their content.
+//! The policy files: reads the two as one policy, and reports changes of their content.
 
 #[cfg(test)]
 mod tests;
-mod watch;
 
-use std::collections::BTreeSet;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use plimsoll_host::regular_file;
+use plimsoll_host::watch::{self, Contents, Files, Parser, WatchError};
 use plimsoll_policy::{FILE_BYTES_MAX, ONE_CLASS_TENANTS, Policy, PolicyError, PolicyHash, Source, Warning};
+use tokio::sync::mpsc;
 
 use crate::tasks::unix_s;
-use watch::READ_MAX;
-
-/// The number of readings in search of two equal ones. If there are none, the next change or poll reads
-/// again.
-const READINGS_MAX: usize = 3;
 
 /// The paths of the policy files.
 #[derive(Clone, Debug)]
@@ -30,38 +23,18 @@ pub struct PolicyFiles {
 
 /// A change of the content: a policy with the legal content that may surprise its author, or the reason why
 /// the one in force stays.
-pub(crate) type Reload = Result<(Arc<Policy>, Vec<Warning>), ReadError>;
+pub(crate) type Reload = watch::Reload<PolicyFiles>;
 
 /// Why the files cannot be read as a policy.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Error of the operating system.
-        source: io::Error,
-    },
-    /// The disk of a file has not answered for this long.
-    #[error("no answer from the disk of {} within {} s", path.display(), READ_MAX.as_secs())]
-    Silent {
-        /// The first file.
-        path: PathBuf,
-    },
+    #[error(transparent)]
+    Unread(#[from] watch::ReadError),
     /// A file was read and is not valid.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
 }
-
-/// The two files as bytes, each at most one byte longer than is allowed.
-#[derive(PartialEq, Eq)]
-struct Content {
-    policy: Vec<u8>,
-    tenants: Vec<u8>,
-}
-
-// === impl PolicyFiles ===
 
 impl PolicyFiles {
     /// Reads both files as one policy. Blocks; reads at most one byte more than the largest file allowed.
@@ -69,7 +42,7 @@ impl PolicyFiles {
     /// # Errors
     /// When a file cannot be read, or the two are no policy.
     pub fn read(&self) -> Result<(Policy, Vec<Warning>), ReadError> {
-        Ok(self.parse(&self.content(bytes_of)?)?)
+        Ok(self.parse_policy(&self.files().read()?)?)
     }
 
     /// Returns the hash of both files as they are now. Blocks.
@@ -77,85 +50,59 @@ impl PolicyFiles {
     /// # Errors
     /// When a file cannot be read.
     pub(crate) fn hash(&self) -> Result<PolicyHash, ReadError> {
-        Ok(self.content(bytes_of)?.hash())
+        Ok(self.version(&self.files().read()?))
     }
 
-    /// Returns the content of both files. `read` returns the bytes of one.
-    fn content(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Content, (PathBuf, io::Error)> {
-        let mut content = self.content_once(&read)?;
-        // Links may be swapped between the readings of the two files: another reading then finds two of one
-        // version.
-        for _ in 0..READINGS_MAX {
-            let again = self.content_once(&read)?;
-            if again == content {
-                break;
-            }
-            content = again;
-        }
-        Ok(content)
+    /// Sends one [`Reload`] for every change of content, beginning with the first content that is not
+    /// `current`, until the receiver is dropped. Calls `on_read` whenever both files were read.
+    ///
+    /// # Errors
+    /// When the reading thread panics.
+    pub(crate) async fn watch(
+        self,
+        current: Option<PolicyHash>,
+        on_read: impl Fn() + Send,
+        tx: mpsc::Sender<Reload>,
+    ) -> Result<(), WatchError> {
+        self.files().watch(self, current, on_read, tx).await
     }
 
-    fn content_once(
-        &self,
-        read: impl Fn(&Path) -> io::Result<Vec<u8>>,
-    ) -> Result<Content, (PathBuf, io::Error)> {
-        let read = |path: &Path| read(path).map_err(|source| (path.to_owned(), source));
-        Ok(Content {
-            policy: read(&self.policy)?,
-            tenants: match &self.tenants {
-                Some(path) => read(path)?,
-                None => ONE_CLASS_TENANTS.as_bytes().to_owned(),
-            },
-        })
+    fn files(&self) -> Files {
+        let paths = [Some(&self.policy), self.tenants.as_ref()].into_iter().flatten();
+        Files { paths: paths.cloned().collect(), bytes_max: FILE_BYTES_MAX }
     }
 
-    fn parse(&self, content: &Content) -> Result<(Policy, Vec<Warning>), PolicyError> {
+    fn parse_policy(&self, contents: &Contents) -> Result<(Policy, Vec<Warning>), PolicyError> {
         let policy = self.policy.display().to_string();
         let tenants =
             self.tenants.as_ref().map_or("(built-in tenants)".to_owned(), |path| path.display().to_string());
-        let (policy, mut warnings) = Policy::read(
-            Source::from_bytes(&policy, &content.policy)?,
-            Source::from_bytes(&tenants, &content.tenants)?,
-        )?;
+        let (of_policy, of_tenants) = texts(contents);
+        let (policy, mut warnings) =
+            Policy::read(Source::from_bytes(&policy, of_policy)?, Source::from_bytes(&tenants, of_tenants)?)?;
         let now = unix_s();
         warnings.retain(|warning| warning.holds_at(now));
         Ok((policy, warnings))
     }
+}
 
-    /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap,
-    /// and the one its links lead to.
-    ///
-    /// The files themselves are not watched: a rename over a file removes the watch with the old file.
-    fn directories(&self) -> BTreeSet<PathBuf> {
-        let mut directories = BTreeSet::new();
-        for path in [Some(&self.policy), self.tenants.as_ref()].into_iter().flatten() {
-            directories.insert(directory_of(path));
-            directories.extend(path.canonicalize().ok().map(|real| directory_of(&real)));
-        }
-        directories
+impl Parser for PolicyFiles {
+    type Version = PolicyHash;
+    type Output = (Arc<Policy>, Vec<Warning>);
+    type Error = ReadError;
+
+    fn version(&self, contents: &Contents) -> PolicyHash {
+        let (policy, tenants) = texts(contents);
+        PolicyHash::of(policy, tenants)
+    }
+
+    fn parse(&self, contents: &Contents) -> Result<Self::Output, ReadError> {
+        let (policy, warnings) = self.parse_policy(contents)?;
+        Ok((Arc::new(policy), warnings))
     }
 }
 
-impl Content {
-    fn hash(&self) -> PolicyHash {
-        PolicyHash::of(&self.policy, &self.tenants)
-    }
-}
-
-impl From<(PathBuf, io::Error)> for ReadError {
-    fn from((path, source): (PathBuf, io::Error)) -> Self {
-        Self::Io { path, source }
-    }
-}
-
-fn directory_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// Returns the bytes of a file; of one that is too large, one byte more than is allowed.
-fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
-    regular_file::read(path, FILE_BYTES_MAX)
+/// Returns the bytes of both files, in the order of [`PolicyFiles::files`].
+fn texts(contents: &Contents) -> (&[u8], &[u8]) {
+    let policy = contents.first().map_or(&[][..], Vec::as_slice);
+    (policy, contents.get(1).map_or(ONE_CLASS_TENANTS.as_bytes(), Vec::as_slice))
 }

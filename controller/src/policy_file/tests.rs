@@ -3,18 +3,15 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Limit;
 use tempfile::TempDir;
-use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-use super::watch::Watch;
 use super::*;
 
 /// Far more than any step takes, even on a busy machine.
@@ -174,7 +171,7 @@ async fn removed_file_is_refused_once_and_accepted_when_it_is_back() {
     watched.accepted(1.0).await;
     fs::remove_file(watched.path("policy.yaml")).unwrap();
     let error = watched.refused("cannot read").await;
-    assert!(matches!(error, ReadError::Io { .. }));
+    assert!(matches!(error, ReadError::Unread(watch::ReadError::Io { .. })));
     replace(&watched.path("policy.yaml"), &policy(1));
     watched.accepted(1.0).await;
 }
@@ -192,24 +189,6 @@ async fn directory_created_later_is_watched() {
     fs::write(building.join("policy.yaml"), policy(3)).unwrap();
     fs::rename(building, watched.path("later")).unwrap();
     watched.accepted(3.0).await;
-}
-
-#[tokio::test]
-async fn without_events_it_polls() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("policy.yaml");
-    fs::write(&path, policy(1)).unwrap();
-    let files = PolicyFiles { policy: path.clone(), tenants: None };
-    let (current, _) = files.read().unwrap();
-    let (tx, reloads) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let never = Notify::new();
-        files.watch_by(Watch::without_events(), &never, bytes_of, Some(current.hash()), || (), tx).await
-    });
-    let mut watched = Watched { dir, reloads };
-    // The content of the current policy is no change, so the first reload is the new one.
-    replace(&path, &policy(2));
-    watched.accepted(2.0).await;
 }
 
 #[tokio::test]
@@ -231,7 +210,8 @@ fn too_large_file_is_refused_without_reading_all_of_it() {
     fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
     let error = PolicyFiles { policy: path.clone(), tenants: None }.read().unwrap_err();
     assert!(error.to_string().contains("larger than 1048576 bytes"), "{error}");
-    assert_eq!(bytes_of(&path).unwrap().len(), FILE_BYTES_MAX + 1);
+    let files = PolicyFiles { policy: path, tenants: None }.files();
+    assert_eq!(files.read().unwrap()[0].len(), FILE_BYTES_MAX + 1);
 }
 
 #[tokio::test]
@@ -256,44 +236,4 @@ async fn fifo_link_loop_or_endless_file_is_refused_and_reading_goes_on() {
         swap(&|at| fs::write(at, policy(number as u32 + 2)).unwrap());
         watched.accepted(number as f64 + 2.0).await;
     }
-}
-
-#[tokio::test]
-async fn disk_that_does_not_answer_is_reported_and_read_once_it_does() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("policy.yaml");
-    fs::write(&path, policy(1)).unwrap();
-    let files = PolicyFiles { policy: path.clone(), tenants: None };
-    let hangs = Arc::new((Mutex::new(true), Condvar::new()));
-    let reads = Arc::new(AtomicUsize::new(0));
-    let (gate, count) = (Arc::clone(&hangs), Arc::clone(&reads));
-    let read = move |path: &Path| {
-        count.fetch_add(1, Ordering::Relaxed);
-        let (hangs, changed) = &*gate;
-        drop(changed.wait_while(hangs.lock().unwrap(), |hangs| *hangs).unwrap());
-        bytes_of(path)
-    };
-    let (current, _) = files.read().unwrap();
-    let (tx, reloads) = mpsc::channel(1);
-    let was_read = Arc::new(AtomicUsize::new(0));
-    let on_read = Arc::clone(&was_read);
-    let watching = tokio::spawn(async move {
-        let (never, on_read) = (Notify::new(), || _ = on_read.fetch_add(1, Ordering::Relaxed));
-        files.watch_by(Watch::without_events(), &never, read, Some(current.hash()), on_read, tx).await
-    });
-    let mut watched = Watched { dir, reloads };
-    watched.refused("no answer from the disk").await;
-    assert_eq!((reads.load(Ordering::Relaxed), was_read.load(Ordering::Relaxed)), (1, 0));
-    *hangs.0.lock().unwrap() = false;
-    hangs.1.notify_all();
-    // The content is that of before, and is reported all the same: it is no longer refused.
-    watched.accepted(1.0).await;
-    assert!(was_read.load(Ordering::Relaxed) > 0);
-    *hangs.0.lock().unwrap() = true;
-    watched.refused("no answer from the disk").await;
-    // Nothing waits for the disk at the end.
-    drop(watched);
-    timeout(PATIENCE, watching).await.expect("watching goes on").unwrap().unwrap();
-    *hangs.0.lock().unwrap() = false;
-    hangs.1.notify_all();
 }

@@ -1,0 +1,40 @@
+//! The exact quotas of a bucket in `/status`.
+
+use plimsoll_core::quota::{BucketQuotas, OnStoreError, QuotaKey};
+use plimsoll_policy::every_text;
+use serde::{Deserialize, Serialize};
+
+/// One exact quota, as the policy defines it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaStatus {
+    /// The name in the policy.
+    pub name: String,
+    /// The tokens of a full bucket.
+    pub max: u64,
+    /// The tokens of one refill.
+    pub refill: u64,
+    /// The time between two refills, such as `1h`.
+    pub every: String,
+    /// The requests that share one bucket.
+    pub key: QuotaKey,
+    /// The decision of a client while the store does not answer.
+    pub on_store_error: OnStoreError,
+    /// The tokens that an instance takes at once, at most.
+    pub lease: u64,
+}
+
+impl QuotaStatus {
+    /// Lists the quotas of a bucket.
+    pub(crate) fn list(quotas: &BucketQuotas) -> Vec<Self> {
+        let each = quotas.iter().map(|quota| Self {
+            name: quota.name.to_string(),
+            max: quota.rate.max(),
+            refill: quota.rate.refill(),
+            every: every_text(quota.rate),
+            key: quota.key,
+            on_store_error: quota.on_store_error,
+            lease: quota.lease(),
+        });
+        each.collect()
+    }
+}
