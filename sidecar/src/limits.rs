@@ -1,0 +1,104 @@
+//! The limiter of a sidecar with the rules in force, which all its ports share.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use plimsoll_client::middleware::{self, RulesError, TenantError};
+use plimsoll_client::{BucketError, Limiter};
+
+use crate::rules::{HttpTenant, Rules};
+
+/// The limiter and the rules in force. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    limiter: Limiter,
+    in_force: ArcSwap<InForce>,
+}
+
+/// Rules, and what requests over HTTP are compared with, bound to the limiter.
+#[derive(Clone, Debug)]
+pub struct InForce {
+    /// The rules.
+    pub rules: Rules,
+    /// The source of the keys of requests over HTTP.
+    pub http: Http,
+}
+
+/// The source of the keys of requests over HTTP.
+#[derive(Clone, Debug)]
+pub enum Http {
+    /// Headers name the bucket and the cost.
+    Headers {
+        /// The source of the tenant.
+        tenant: HttpTenant,
+    },
+    /// Rules compare method and path.
+    Rules(middleware::Rules),
+}
+
+/// The reason why rules cannot be put in force.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitsError {
+    /// The limiter has no room for a bucket.
+    #[error("the rules do not fit the limiter: {0}")]
+    Bucket(#[from] BucketError),
+    /// The limiter has no room for a bucket of the rules for HTTP.
+    #[error("the rules do not fit the limiter: {0}")]
+    Rules(#[from] RulesError),
+    /// The name of the tenant is invalid.
+    #[error("http.tenant: {0}")]
+    Tenant(#[from] TenantError),
+}
+
+impl Limits {
+    /// Joins a limiter with rules, and declares every bucket of the rules, so that directives arrive before traffic.
+    ///
+    /// # Errors
+    /// When the limiter has no room for a bucket.
+    pub fn new(limiter: Limiter, rules: Rules) -> Result<Self, LimitsError> {
+        let in_force = InForce::bind(&limiter, rules)?;
+        Ok(Self { inner: Arc::new(Inner { limiter, in_force: ArcSwap::from_pointee(in_force) }) })
+    }
+
+    /// Returns the limiter.
+    #[must_use]
+    pub fn limiter(&self) -> &Limiter {
+        &self.inner.limiter
+    }
+
+    /// Returns the rules in force. Cheap: it takes no lock.
+    #[must_use]
+    pub fn in_force(&self) -> Guard<Arc<InForce>> {
+        self.inner.in_force.load()
+    }
+
+    /// Puts other rules in force, for the requests that begin after it.
+    ///
+    /// # Errors
+    /// When the limiter has no room for a bucket. The rules in force then stay; buckets before that one are declared.
+    pub fn replace(&self, rules: Rules) -> Result<(), LimitsError> {
+        self.inner.in_force.store(Arc::new(InForce::bind(&self.inner.limiter, rules)?));
+        Ok(())
+    }
+}
+
+impl InForce {
+    fn bind(limiter: &Limiter, rules: Rules) -> Result<Self, LimitsError> {
+        for bucket in rules.buckets() {
+            limiter.bucket(bucket.as_str())?;
+        }
+        let tenant = &rules.http().tenant;
+        let http = match &rules.http().rules {
+            None => Http::Headers { tenant: tenant.clone() },
+            Some(list) => {
+                Http::Rules(middleware::Rules::new(limiter, tenant.to_middleware()?, list.iter().cloned())?)
+            }
+        };
+        Ok(Self { rules, http })
+    }
+}

@@ -1,0 +1,141 @@
+//! The rules file of a running sidecar: it is read at the start, and put in force again whenever it changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use plimsoll_host::watch::{self, Contents, Files, Parser};
+use plimsoll_policy::{FILE_BYTES_MAX, PolicyError, Source, Warning};
+use tokio::sync::mpsc;
+
+use super::{Rules, RulesHash};
+use crate::limits::Limits;
+
+/// A file of rules.
+#[derive(Clone, Debug)]
+pub struct RulesFile {
+    path: PathBuf,
+}
+
+/// The reason why a file has no rules.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Unread(#[from] watch::ReadError),
+    /// The file was read and is not valid.
+    #[error(transparent)]
+    Invalid(#[from] PolicyError),
+}
+
+/// The reloads of a rules file, for metrics and the status. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Reloads {
+    inner: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicU64,
+    refused: AtomicU64,
+    /// The reason why the file as it is now is not in force.
+    refusal: ArcSwapOption<String>,
+}
+
+impl RulesFile {
+    /// Names a file.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Reads the file. Blocks.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not valid.
+    pub fn read(&self) -> Result<(Rules, Vec<Warning>), ReadError> {
+        self.parse(&self.files().read()?)
+    }
+
+    /// Puts every valid change of the file in force. A change that is not valid is logged and counted, and changes nothing.
+    pub async fn follow(self, limits: Limits, reloads: Reloads) {
+        let current = limits.in_force().rules.hash();
+        let (tx, mut changes) = mpsc::channel(1);
+        let watching = tokio::spawn(self.files().watch(self, Some(current), || (), tx));
+        while let Some(change) = changes.recv().await {
+            reloads.apply(change, &limits);
+        }
+        if let Ok(Err(error)) = watching.await {
+            tracing::error!(%error, "rules watch ended: restart the sidecar to read the file again");
+        }
+    }
+
+    fn files(&self) -> Files {
+        Files { paths: vec![self.path.clone()], bytes_max: FILE_BYTES_MAX }
+    }
+}
+
+impl Parser for RulesFile {
+    type Version = RulesHash;
+    type Output = (Rules, Vec<Warning>);
+    type Error = ReadError;
+
+    fn version(&self, contents: &Contents) -> RulesHash {
+        RulesHash::of(text(contents))
+    }
+
+    fn parse(&self, contents: &Contents) -> Result<Self::Output, ReadError> {
+        let name = self.path.display().to_string();
+        Ok(Rules::read(Source::from_bytes(&name, text(contents))?)?)
+    }
+}
+
+/// Returns the bytes of the one file.
+fn text(contents: &Contents) -> &[u8] {
+    contents.first().map_or(&[], Vec::as_slice)
+}
+
+impl Reloads {
+    fn apply(&self, change: watch::Reload<RulesFile>, limits: &Limits) {
+        let refusal = match change {
+            Ok((rules, warnings)) => {
+                let hash = rules.hash();
+                let replaced = limits.replace(rules).map_err(|error| error.to_string());
+                if replaced.is_ok() {
+                    tracing::info!(rules = %hash, "rules reloaded");
+                    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                }
+                replaced.err()
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(refusal) = &refusal {
+            tracing::error!("rules refused, the last good ones stay in force: {refusal}");
+        }
+        let count = if refusal.is_none() { &self.inner.accepted } else { &self.inner.refused };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.inner.refusal.store(refusal.map(Arc::new));
+    }
+
+    /// The number of changes that were put in force.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.inner.accepted.load(Ordering::Relaxed)
+    }
+
+    /// The number of changes that were refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.inner.refused.load(Ordering::Relaxed)
+    }
+
+    /// Returns the reason why the file as it is now is not in force, if it is not.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Arc<String>> {
+        self.inner.refusal.load_full()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Real files. The tests do not sleep: each step waits for its state.
+
+use std::fs;
+use std::time::Duration;
+
+use plimsoll_client::Limiter;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::*;
+use crate::rules::Found;
+
+/// Far more than any step takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn rules(bucket: &str) -> String {
+    format!("rls: {{ domains: {{ shop: {{ descriptors: [{{ key: k, bucket: {bucket} }}] }} }} }}\n")
+}
+
+/// Returns the bucket of the descriptor that every version of the rules limits.
+fn bucket(limits: &Limits) -> String {
+    match limits.in_force().rules.descriptor("shop", [("k", "v")].into_iter()) {
+        Found::Limited(ask) => ask.bucket.to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Writes beside the file and renames over it, so that no reader sees half of it.
+fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).unwrap();
+    fs::rename(beside, path).unwrap();
+}
+
+/// Waits for a state, which nothing announces.
+async fn until(what: &str, is_reached: impl Fn() -> bool) {
+    let reached = async {
+        while !is_reached() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("not reached: {what}"));
+}
+
+/// A file that is followed, with room for so many buckets.
+fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("rules.yaml");
+    fs::write(&path, rules("one")).unwrap();
+    let file = RulesFile::new(&path);
+    let (limiter, _feed) = Limiter::builder("sidecar").unwrap().buckets_max(buckets_max).build().unwrap();
+    let limits = Limits::new(limiter, file.read().unwrap().0).unwrap();
+    let reloads = Reloads::default();
+    tokio::spawn(file.follow(limits.clone(), reloads.clone()));
+    (dir, path, limits, reloads)
+}
+
+#[tokio::test]
+async fn valid_change_is_put_in_force_and_declares_its_buckets() {
+    let (_dir, path, limits, reloads) = followed(10);
+    assert_eq!(bucket(&limits), "one");
+    replace(&path, &rules("two"));
+    until("two", || bucket(&limits) == "two").await;
+    until("counted", || (reloads.accepted(), reloads.refused()) == (1, 0)).await;
+    assert!(limits.limiter().status().buckets.contains_key("two"));
+}
+
+#[tokio::test]
+async fn invalid_or_missing_file_changes_nothing_and_is_named() {
+    let (_dir, path, limits, reloads) = followed(10);
+    replace(&path, "rls:\n  domains: { shop: { descriptors: [{ key: k, bucket: 'no name' }] } }\n");
+    until("refused", || reloads.refusal().is_some()).await;
+    let refusal = reloads.refusal().unwrap();
+    assert!(refusal.contains("rules.yaml:2:"), "{refusal}");
+    assert_eq!(bucket(&limits), "one");
+    fs::remove_file(&path).unwrap();
+    until("removed", || reloads.refused() == 2).await;
+    assert!(reloads.refusal().unwrap().starts_with("cannot read"));
+    assert_eq!(bucket(&limits), "one");
+    replace(&path, &rules("three"));
+    until("three", || bucket(&limits) == "three").await;
+    until("no refusal", || reloads.refusal().is_none()).await;
+}
+
+#[tokio::test]
+async fn rules_with_too_many_buckets_are_refused_and_the_last_ones_stay() {
+    let (_dir, path, limits, reloads) = followed(2);
+    let names = ["a", "b", "c"].map(|name| format!("{{ key: {name}, bucket: {name} }}")).join(", ");
+    replace(&path, &format!("rls: {{ domains: {{ shop: {{ descriptors: [{names}] }} }} }}"));
+    until("refused", || reloads.refusal().is_some()).await;
+    let refusal = reloads.refusal().unwrap();
+    assert!(refusal.contains("the rules do not fit the limiter: bucket `"), "{refusal}");
+    assert_eq!(bucket(&limits), "one");
+}

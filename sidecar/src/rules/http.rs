@@ -1,0 +1,58 @@
+//! The rules for requests over HTTP: headers name the key, or the rules of the client's middleware do.
+
+use ::http::HeaderName;
+use plimsoll_client::middleware::{Head, Rule, Tenant, TenantError};
+use plimsoll_core::names::DEFAULT_TENANT;
+
+/// The header that names the bucket, where the file has no rules for HTTP.
+pub const BUCKET_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-bucket");
+/// The header that names the tenant, unless the file names another one.
+pub const TENANT_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-tenant");
+/// The header with the number of requests that a request counts as, where the file has no rules for HTTP.
+pub const COST_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-cost");
+
+/// The rules for requests over HTTP.
+#[derive(Clone, Debug, Default)]
+pub struct HttpRules {
+    /// The source of a request's tenant.
+    pub tenant: HttpTenant,
+    /// The rules in order; `None` if a header names the bucket.
+    pub rules: Option<Vec<Rule>>,
+}
+
+/// The source of a request's tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HttpTenant {
+    /// A header, which the proxy sets.
+    Header(HeaderName),
+    /// One tenant for all requests.
+    Fixed(Box<str>),
+}
+
+impl HttpTenant {
+    /// Returns the tenant of a request: the class `default` if the header is absent, repeated or not visible ASCII.
+    #[must_use]
+    pub fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
+        match self {
+            Self::Header(name) => request.header(name).unwrap_or(DEFAULT_TENANT),
+            Self::Fixed(name) => name,
+        }
+    }
+
+    /// Returns this source for the rules of the middleware.
+    ///
+    /// # Errors
+    /// When a fixed name is invalid, which no rules that were read have.
+    pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
+        match self {
+            Self::Header(name) => Ok(name.clone().into()),
+            Self::Fixed(name) => Tenant::constant(name),
+        }
+    }
+}
+
+impl Default for HttpTenant {
+    fn default() -> Self {
+        Self::Header(TENANT_HEADER)
+    }
+}

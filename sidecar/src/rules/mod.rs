@@ -1,0 +1,276 @@
+//! The rules of a sidecar: they map what proxies send to a bucket, a tenant and a cost.
+//!
+//! `spec` has the shape of a file, `read` validates it, `tree` compares descriptors. All of these are pure: text in, rules
+//! out. `follow` alone reads files.
+
+mod bounds;
+mod follow;
+mod http;
+mod read;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use bounds::{
+    DESCRIPTOR_RULES_MAX, DOMAINS_MAX, ENTRIES_MAX, ENTRY_BYTES_MAX, HTTP_RULES_MAX, NAMES_MAX,
+};
+pub use follow::{ReadError, Reloads, RulesFile};
+pub use http::{BUCKET_HEADER, COST_HEADER, HttpRules, HttpTenant, TENANT_HEADER};
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, check_name, stable_hash};
+use plimsoll_policy::{Field, Place, Policy, PolicyError, Source, Warning};
+use serde::{Deserialize, Serialize};
+
+use tree::{Level, Limited, NameOf, Target};
+
+/// The name of the domain whose rules hold for every domain without rules of its own.
+pub const ANY_DOMAIN: &str = "*";
+
+/// The keys of entries that name bucket and tenant without rules.
+const BUILT_IN_KEYS: [&str; 2] = ["bucket", "tenant"];
+
+/// The rules of one file, validated.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// `None`: the entries `bucket` and `tenant` are the names.
+    domains: Option<Domains>,
+    http: HttpRules,
+    /// The names that callers may give; `None` for all.
+    listed: Option<BTreeSet<Bucket>>,
+    /// Every bucket of the file, with the place where it is named first.
+    buckets: BTreeMap<Bucket, Spot>,
+    hash: RulesHash,
+}
+
+/// A place in the file, for messages about what is valid by itself.
+#[derive(Clone, Debug)]
+struct Spot {
+    at: Place,
+    path: Box<str>,
+}
+
+/// The parts of a file, in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RulesSize {
+    /// The domains with rules.
+    pub domains: usize,
+    /// The rules for descriptors, nested ones included.
+    pub descriptors: usize,
+    /// The rules for requests over HTTP.
+    pub http: usize,
+    /// The buckets that the file names.
+    pub buckets: usize,
+}
+
+/// The rules for descriptors by domain.
+#[derive(Clone, Debug, Default)]
+struct Domains {
+    named: HashMap<Box<str>, Level, foldhash::fast::RandomState>,
+    any: Option<Level>,
+}
+
+/// A 64-bit hash of the text of rules, equal on every machine and in every version. It distinguishes contents;
+/// collisions can be constructed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RulesHash(u64);
+
+/// The result of comparing a descriptor with the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// No rule matches: the request passes and is counted as such.
+    NoRule,
+    /// The request passes by a rule.
+    Unlimited,
+    /// The request counts for a key.
+    Limited(Ask<'a>),
+}
+
+/// The key that a request counts for, by names, and its cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// The bucket.
+    pub bucket: &'a str,
+    /// The tenant; any name that breaks the rule of names counts as the class `default`.
+    pub tenant: &'a str,
+    /// The number of requests that one hit counts as, from 1 on.
+    pub cost: u32,
+    /// True if the descriptor may bring a limit of its own, which this sidecar then applies before the bucket's.
+    pub takes_limit: bool,
+    /// The form of a refusal.
+    pub refusal: RefusalForm,
+}
+
+/// The form in which a refusal over RLS reaches the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalForm {
+    /// A problem document with its content type, for HTTP callers.
+    #[default]
+    Problem,
+    /// A sentence, which Envoy makes the message of a gRPC status, and no content type.
+    Grpc,
+    /// No body.
+    Bare,
+}
+
+impl Rules {
+    /// Reads a file. Linear in its length, except for sorting names and comparing the rules for HTTP with each other.
+    ///
+    /// # Errors
+    /// All faults that one pass can find, each with its place.
+    pub fn read(source: Source<'_>) -> Result<(Self, Vec<Warning>), PolicyError> {
+        read::read(source)
+    }
+
+    /// Returns the rules that hold without a file: the entries `bucket` and `tenant` of a descriptor of any domain name
+    /// bucket and tenant, and so do headers of requests over HTTP.
+    #[must_use]
+    pub fn built_in() -> Self {
+        Self {
+            domains: None,
+            http: HttpRules::default(),
+            listed: None,
+            buckets: BTreeMap::new(),
+            hash: RulesHash::of(b""),
+        }
+    }
+
+    /// Returns the key of a descriptor of Envoy's rate limit service, by its entries in order. A descriptor matches a rule
+    /// only if all its entries are consumed. The caller bounds the number of entries and their length. No allocation.
+    pub fn descriptor<'a>(
+        &'a self,
+        domain: &str,
+        entries: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    ) -> Found<'a> {
+        let Some(domains) = &self.domains else { return self.built_in_descriptor(entries) };
+        let level = domains.named.get(domain).or(domains.any.as_ref());
+        match level.and_then(|level| level.find(entries.clone())) {
+            None => Found::NoRule,
+            Some(Target::Unlimited) => Found::Unlimited,
+            Some(Target::Limited(limited)) => {
+                self.ask(limited, entries).map_or(Found::NoRule, Found::Limited)
+            }
+        }
+    }
+
+    /// Returns the key of a rule. `None` if the bucket's name is in the descriptor and none that callers may give.
+    fn ask<'a>(
+        &'a self,
+        limited: &'a Limited,
+        entries: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    ) -> Option<Ask<'a>> {
+        let name = |name: &'a NameOf| match name {
+            NameOf::Fixed(name) => Some(&**name),
+            NameOf::Entry(index) => entries.clone().nth(*index).map(|(_, value)| value),
+        };
+        let bucket = name(&limited.bucket)?;
+        if matches!(limited.bucket, NameOf::Entry(_)) && !self.takes(bucket) {
+            return None;
+        }
+        let Limited { cost, takes_limit, refusal, .. } = *limited;
+        Some(Ask { bucket, tenant: name(&limited.tenant)?, cost, takes_limit, refusal })
+    }
+
+    fn built_in_descriptor<'a>(&self, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Found<'a> {
+        let mut names = [None; BUILT_IN_KEYS.len()];
+        for (key, value) in entries {
+            let Some(at) = BUILT_IN_KEYS.iter().position(|known| *known == key) else { return Found::NoRule };
+            if names[at].replace(value).is_some() {
+                return Found::NoRule;
+            }
+        }
+        let [Some(bucket), tenant] = names else { return Found::NoRule };
+        if !self.takes(bucket) {
+            return Found::NoRule;
+        }
+        let (tenant, refusal) = (tenant.unwrap_or(DEFAULT_TENANT), RefusalForm::default());
+        Found::Limited(Ask { bucket, tenant, cost: 1, takes_limit: false, refusal })
+    }
+
+    /// Returns true if callers may give this name of a bucket: it is valid, and listed if the file lists any.
+    #[must_use]
+    pub fn takes(&self, bucket: &str) -> bool {
+        match &self.listed {
+            Some(listed) => listed.contains(bucket),
+            None => check_name(bucket).is_ok(),
+        }
+    }
+
+    /// The rules for requests over HTTP.
+    #[must_use]
+    pub const fn http(&self) -> &HttpRules {
+        &self.http
+    }
+
+    /// Every bucket that the file names, in the order of names.
+    pub fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        self.buckets.keys()
+    }
+
+    /// Returns a warning for each bucket that no entry of a policy names, so that its requests are admitted and counted.
+    /// `file` is the name of the rules file.
+    #[must_use]
+    pub fn beside(&self, policy: &Policy, file: &str) -> Vec<Warning> {
+        let unnamed = self.buckets.iter().filter(|(bucket, _)| policy.entry(bucket).is_none());
+        let warning = |(bucket, spot): (&Bucket, &Spot)| Warning {
+            file: file.to_owned(),
+            at: spot.at,
+            path: spot.path.to_string(),
+            message: format!(
+                "no entry of the policy names the bucket `{bucket}`: all its requests are admitted"
+            ),
+            since: None,
+        };
+        let mut warnings: Vec<Warning> = unnamed.map(warning).collect();
+        warnings.sort_by_key(|warning| warning.at);
+        warnings
+    }
+
+    /// Returns the parts of the file in figures.
+    #[must_use]
+    pub fn size(&self) -> RulesSize {
+        let levels = || self.domains.iter().flat_map(|domains| domains.named.values().chain(&domains.any));
+        RulesSize {
+            domains: levels().count(),
+            descriptors: levels().map(Level::count).sum(),
+            http: self.http.rules.as_ref().map_or(0, Vec::len),
+            buckets: self.buckets.len(),
+        }
+    }
+
+    /// The hash of the file; without a file, that of an empty text.
+    #[must_use]
+    pub const fn hash(&self) -> RulesHash {
+        self.hash
+    }
+}
+
+impl Spot {
+    fn of(field: &Field<'_>) -> Self {
+        Self { at: field.at(), path: field.path().into() }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::built_in()
+    }
+}
+
+impl RulesHash {
+    /// Hashes the bytes of a file.
+    #[must_use]
+    pub fn of(text: &[u8]) -> Self {
+        Self(stable_hash(text.iter().copied()))
+    }
+}
+
+impl fmt::Display for RulesHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}

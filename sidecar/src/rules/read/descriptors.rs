@@ -1,0 +1,308 @@
+//! Reads the rules for descriptors of Envoy's rate limit service.
+
+use std::collections::HashMap;
+use std::ops::Bound;
+
+use plimsoll_policy::{Checked, Field, Place, check_entries, hint};
+
+use super::super::bounds::{DESCRIPTOR_RULES_MAX, DOMAINS_MAX, ENTRIES_MAX, ENTRY_BYTES_MAX};
+use super::super::spec::{DescriptorSpec, DomainSpec, NameSpec, RlsSpec};
+use super::super::tree::{Level, Limited, NameOf, Node, Target, Values};
+use super::super::{ANY_DOMAIN, Domains, RefusalForm};
+use super::{Findings, Names, cost, name};
+use plimsoll_core::names::DEFAULT_TENANT;
+
+const TARGET_HINT: &str = "write `bucket` or `unlimited: true` for descriptors that end here, or `descriptors` for \
+                           longer ones";
+
+/// Reads the descriptors of all domains.
+pub(super) struct DescriptorReader<'a> {
+    names: &'a mut Names,
+    findings: &'a mut Findings,
+    /// The rules read so far.
+    count: usize,
+    /// The entries on the way to the rule that is read, its own included.
+    way: Vec<(String, Values)>,
+}
+
+/// A rule with what its siblings are compared by.
+struct Read {
+    key: String,
+    values: Values,
+    node: Node,
+    /// The index among the siblings.
+    index: usize,
+    at: Place,
+    has_target: bool,
+    has_next: bool,
+}
+
+impl<'a> DescriptorReader<'a> {
+    pub(super) const fn new(names: &'a mut Names, findings: &'a mut Findings) -> Self {
+        Self { names, findings, count: 0, way: Vec::new() }
+    }
+
+    pub(super) fn domains(mut self, spec: RlsSpec, field: &Field<'_>) -> Domains {
+        let field = field.then("domains");
+        let hint = "the domain `*` covers all others";
+        if self.findings.take(check_entries(&field, DOMAINS_MAX, "DOMAINS_MAX", hint)).is_none() {
+            return Domains::default();
+        }
+        if spec.domains.is_empty() {
+            let hint =
+                "name a domain, or leave `rls` out: then the entries `bucket` and `tenant` are the names";
+            self.findings.faults.push(*field.refuse("no domain has rules", hint));
+        }
+        let mut domains = Domains::default();
+        for (domain, spec) in spec.domains {
+            if self.findings.is_full() {
+                break;
+            }
+            let field = field.then(&domain);
+            self.findings.take(text(&domain, "domain", field.name_at(), &field));
+            let level = self.domain(spec, &field);
+            if domain == ANY_DOMAIN {
+                domains.any = Some(level);
+            } else {
+                domains.named.insert(domain.into(), level);
+            }
+        }
+        domains
+    }
+
+    fn domain(&mut self, spec: DomainSpec, field: &Field<'_>) -> Level {
+        self.level(spec.descriptors, &field.then("descriptors"), spec.refusal.unwrap_or_default())
+    }
+
+    /// Reads rules that are siblings.
+    fn level(&mut self, list: Vec<DescriptorSpec>, field: &Field<'_>, form: RefusalForm) -> Level {
+        if list.is_empty() {
+            let hint = "write a rule with a `key`, or leave it out";
+            self.findings.faults.push(*field.refuse("the list is empty", hint));
+        }
+        if self.way.len() == ENTRIES_MAX {
+            let why = format!("a descriptor has at most {ENTRIES_MAX} entries (ENTRIES_MAX)");
+            self.findings.faults.push(*field.refuse_name(why, "remove these rules: none can match"));
+            return Level::default();
+        }
+        let mut read = Vec::with_capacity(list.len());
+        for (index, spec) in list.into_iter().enumerate() {
+            if self.findings.is_full() {
+                break;
+            }
+            let field = field.then(&index.to_string());
+            self.count += 1;
+            if self.count > DESCRIPTOR_RULES_MAX {
+                if self.count == DESCRIPTOR_RULES_MAX + 1 {
+                    let why = format!(
+                        "a file has at most {DESCRIPTOR_RULES_MAX} rules for descriptors (DESCRIPTOR_RULES_MAX)"
+                    );
+                    let hint =
+                        "a value that ends in `*`, or a bucket by `{ entry: KEY }`, covers many values";
+                    self.findings.faults.push(*field.refuse(why, hint));
+                }
+                break;
+            }
+            read.push(self.rule(spec, index, &field, form));
+        }
+        self.compare(&read, field);
+        Level::new(read.into_iter().map(|rule| (rule.key, rule.values, rule.node)))
+    }
+
+    /// Reads one rule with those below it.
+    fn rule(&mut self, spec: DescriptorSpec, index: usize, field: &Field<'_>, form: RefusalForm) -> Read {
+        let key_field = field.then("key");
+        self.findings.take(text(&spec.key, "key", key_field.at(), &key_field));
+        let values = self.values(spec.value.as_deref(), &field.then("value"));
+        self.way.push((spec.key.clone(), values.clone()));
+        let form = spec.refusal.unwrap_or(form);
+        let has_next = spec.descriptors.is_some();
+        let target = self.target(&spec, field, form);
+        let next = match spec.descriptors {
+            Some(list) => self.level(list, &field.then("descriptors"), form),
+            None => Level::default(),
+        };
+        self.way.pop();
+        let has_target = spec.bucket.is_some() || spec.unlimited.0;
+        Read {
+            key: spec.key,
+            values,
+            node: Node { target, next },
+            index,
+            at: field.at(),
+            has_target,
+            has_next,
+        }
+    }
+
+    fn values(&mut self, value: Option<&str>, field: &Field<'_>) -> Values {
+        let Some(value) = value else { return Values::Any };
+        self.findings.take(text(value, "value", field.at(), field));
+        let Some(prefix) = value.strip_suffix('*') else { return Values::Exactly(value.to_owned()) };
+        if prefix.is_empty() {
+            self.findings
+                .faults
+                .push(*field.refuse("`*` alone is every value", "leave `value` out for all values"));
+        }
+        if prefix.contains('*') {
+            self.findings.warn(field, "only the last `*` stands for any text, the others for themselves");
+        }
+        Values::From(prefix.to_owned())
+    }
+
+    /// Reads the effect of a rule on descriptors that end at it. `None` if it has none, or a fault.
+    fn target(&mut self, spec: &DescriptorSpec, field: &Field<'_>, refusal: RefusalForm) -> Option<Target> {
+        let Some(bucket) = &spec.bucket else {
+            return self.without_bucket(spec, field);
+        };
+        if spec.unlimited.0 {
+            let why = "a rule has a bucket or is unlimited, not both";
+            self.findings.faults.push(*field.then("unlimited").refuse(why, "remove one of the two"));
+        }
+        let bucket = self.bucket(bucket, &field.then("bucket"));
+        let tenant = match &spec.tenant {
+            None => Some(NameOf::Fixed(DEFAULT_TENANT.into())),
+            Some(tenant) => self.tenant(tenant, &field.then("tenant")),
+        };
+        let cost = self.findings.take(cost(spec.cost, &field.then("cost")));
+        let takes_limit = spec.takes_limit.unwrap_or_default().0;
+        Some(Target::Limited(Limited { bucket: bucket?, tenant: tenant?, cost: cost?, takes_limit, refusal }))
+    }
+
+    fn without_bucket(&mut self, spec: &DescriptorSpec, field: &Field<'_>) -> Option<Target> {
+        let written = [
+            ("tenant", spec.tenant.is_some()),
+            ("cost", spec.cost.is_some()),
+            ("takes_limit", spec.takes_limit.is_some()),
+        ];
+        for (name, _) in written.into_iter().filter(|(_, is_written)| *is_written) {
+            let fault = field
+                .then(name)
+                .refuse_name(format_args!("`{name}` without a bucket"), "write `bucket` as well");
+            self.findings.faults.push(*fault);
+        }
+        if spec.unlimited.0 {
+            if self.way.len() == 1 && matches!(self.way.last(), Some((_, Values::Any))) {
+                let why = format!("every descriptor of the one entry `{}` passes without a limit", spec.key);
+                self.findings.warn(&field.then("unlimited"), why);
+            }
+            return Some(Target::Unlimited);
+        }
+        if spec.descriptors.is_none() {
+            self.findings.faults.push(*field.refuse("the rule does nothing", TARGET_HINT));
+        }
+        None
+    }
+
+    fn bucket(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<NameOf> {
+        let entry = match spec {
+            NameSpec::Fixed(text) => {
+                return Some(NameOf::Fixed(self.names.add(text, field, self.findings)?.as_str().into()));
+            }
+            NameSpec::Entry(entry) => entry,
+        };
+        let index = self.entry(entry, &field.then("entry"))?;
+        let Some(listed) = self.names.listed() else {
+            let hint = "list the names that it may have under `buckets:` at the end of the file";
+            self.findings.faults.push(*field.refuse("a bucket from a value needs the list `buckets`", hint));
+            return None;
+        };
+        let (values, can_match) = match &self.way.get(index)?.1 {
+            Values::Any => return Some(NameOf::Entry(index)),
+            Values::Exactly(value) => (format!("`{value}`"), listed.contains(value.as_str())),
+            Values::From(prefix) => {
+                let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
+                let mut from = listed.range::<str, _>(from);
+                (format!("`{prefix}*`"), from.next().is_some_and(|name| name.as_str().starts_with(prefix)))
+            }
+        };
+        if !can_match {
+            let why =
+                format!("the rule can never match: no name in `buckets` is {values}, the value of `{entry}`");
+            self.findings
+                .faults
+                .push(*field.refuse(why, "add the name to `buckets`, or write the bucket itself"));
+        }
+        Some(NameOf::Entry(index))
+    }
+
+    fn tenant(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<NameOf> {
+        match spec {
+            NameSpec::Fixed(text) => {
+                self.findings.take(name(text, field))?;
+                Some(NameOf::Fixed(text.as_str().into()))
+            }
+            NameSpec::Entry(entry) => self.entry(entry, &field.then("entry")).map(NameOf::Entry),
+        }
+    }
+
+    /// Returns the index of the entry with a key on the way to the rule.
+    fn entry(&mut self, key: &str, field: &Field<'_>) -> Option<usize> {
+        let mut found = self.way.iter().enumerate().filter(|(_, (on_way, _))| on_way == key);
+        let fault = match (found.next(), found.next()) {
+            (Some((index, _)), None) => return Some(index),
+            (None, _) => {
+                let known: Vec<&str> = self.way.iter().map(|(key, _)| key.as_str()).collect();
+                field.refuse(format_args!("no entry `{key}` on the way to this rule"), &hint(key, &known))
+            }
+            (Some(_), Some(_)) => {
+                let hint = "give the two different keys";
+                field.refuse(format_args!("two entries on the way to this rule have the key `{key}`"), hint)
+            }
+        };
+        self.findings.faults.push(*fault);
+        None
+    }
+
+    /// Compares siblings: refuses two for the same values, and warns of a precise rule that takes descriptors from a
+    /// general one and has nothing for them.
+    fn compare(&mut self, rules: &[Read], field: &Field<'_>) {
+        let mut firsts: HashMap<(&str, &Values), &Read> = HashMap::with_capacity(rules.len());
+        for rule in rules {
+            if self.findings.is_full() {
+                return;
+            }
+            if let Some(first) = firsts.get(&(rule.key.as_str(), &rule.values)) {
+                let why =
+                    format!("the rule can never match: the one at {} has the same key and value", first.at);
+                let field = field.then(&rule.index.to_string());
+                self.findings.faults.push(*field.refuse(why, "keep one of the two"));
+            } else {
+                firsts.insert((&rule.key, &rule.values), rule);
+            }
+        }
+        for rule in rules.iter().filter(|rule| rule.values != Values::Any) {
+            let Some(general) = firsts.get(&(rule.key.as_str(), &Values::Any)) else { continue };
+            let (key, at) = (&rule.key, general.at);
+            let field = field.then(&rule.index.to_string());
+            if general.has_target && !rule.has_target {
+                let why = format!(
+                    "a descriptor that ends at this value passes: the rule for `{key}` at {at} does not apply to it"
+                );
+                self.findings.warn(&field, why);
+            }
+            if general.has_next && !rule.has_next {
+                let why = format!(
+                    "a longer descriptor with this value passes: the rules below `{key}` at {at} do not apply to it"
+                );
+                self.findings.warn(&field, why);
+            }
+        }
+    }
+}
+
+/// Validates a text that is compared with one of a request: only those of 1 to [`ENTRY_BYTES_MAX`] bytes can match.
+fn text(text: &str, what: &str, at: Place, field: &Field<'_>) -> Checked<()> {
+    let hint = "write the text that the proxy sends";
+    match text.len() {
+        0 if what == "value" => Err(field.refuse("the value is empty", "leave `value` out for all values")),
+        0 => Err(field.refuse_at(at, format_args!("the {what} is empty"), hint)),
+        1..=ENTRY_BYTES_MAX => Ok(()),
+        bytes => {
+            let why = format!(
+                "a {what} has at most {ENTRY_BYTES_MAX} bytes, this one has {bytes} (ENTRY_BYTES_MAX)"
+            );
+            Err(field.refuse_at(at, why, hint))
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Reads the rules for requests over HTTP, which are those of the client's middleware.
+
+use http::{HeaderName, Method};
+use plimsoll_client::middleware::{self, PathFault, Rule, RulesError};
+use plimsoll_policy::{Checked, Field, check_entries};
+
+use super::super::bounds::HTTP_RULES_MAX;
+use super::super::spec::{HttpRuleSpec, HttpSpec, HttpTenantSpec};
+use super::super::{HttpRules, HttpTenant, TENANT_HEADER};
+use super::{Findings, Names, cost, name};
+
+pub(super) fn read(
+    spec: HttpSpec,
+    field: &Field<'_>,
+    names: &mut Names,
+    findings: &mut Findings,
+) -> HttpRules {
+    let default = HttpRules::default();
+    let tenant = match spec.tenant {
+        None => default.tenant,
+        Some(spec) => findings.take(tenant(spec, &field.then("tenant"))).unwrap_or(default.tenant),
+    };
+    let Some(list) = spec.rules else { return HttpRules { tenant, rules: None } };
+    if field.entry("tenant").is_none() {
+        let why = format!(
+            "requests without the header {TENANT_HEADER} count for the class `default`: name the header under `tenant`"
+        );
+        findings.warn(field, why);
+    }
+    let field = field.then("rules");
+    let hint = "a path such as `/orders/{id}`, or a `prefix`, covers many paths";
+    if findings.take(check_entries(&field, HTTP_RULES_MAX, "HTTP_RULES_MAX", hint)).is_none() {
+        return HttpRules { tenant, rules: None };
+    }
+    if list.is_empty() {
+        let hint = "write a rule, or leave `rules` out: then headers name the bucket";
+        findings.faults.push(*field.refuse("the list is empty", hint));
+    }
+    let mut rules = Vec::with_capacity(list.len());
+    let mut indexes = Vec::with_capacity(list.len());
+    for (index, spec) in list.into_iter().enumerate() {
+        if let Some(rule) = rule(&spec, &field.then(&index.to_string()), names, findings) {
+            rules.push(rule);
+            indexes.push(index);
+        }
+    }
+    for (at, error) in middleware::Rules::faults(&rules) {
+        let index = indexes.get(at).copied().unwrap_or(at);
+        findings.faults.push(*fault(&error, index, &field.then(&index.to_string())));
+    }
+    HttpRules { tenant, rules: Some(rules) }
+}
+
+fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
+    match spec {
+        HttpTenantSpec::Fixed(text) => {
+            name(&text, field)?;
+            Ok(HttpTenant::Fixed(text.into()))
+        }
+        HttpTenantSpec::Header(header) => match HeaderName::try_from(&header) {
+            Ok(header) => Ok(HttpTenant::Header(header)),
+            Err(_) => {
+                let why = format!("`{header}` is not the name of a header");
+                Err(field.then("header").refuse(why, "write a name such as x-tenant"))
+            }
+        },
+    }
+}
+
+/// Reads one rule by itself. `None` if its bucket, methods or cost have a fault.
+fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mut Findings) -> Option<Rule> {
+    let faults = findings.faults.len();
+    let paths = [("path", &spec.path), ("prefix", &spec.prefix), ("exact", &spec.exact)];
+    let mut paths = paths.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?)));
+    let path = paths.next();
+    if let (Some((one, _)), Some((other, _))) = (path, paths.next()) {
+        let why = format!("a rule has one condition on paths, not `{one}` and `{other}`");
+        findings.faults.push(*field.then(other).refuse_name(why, "write a rule for each"));
+    }
+    let cost = findings.take(cost(spec.cost, &field.then("cost")));
+    let rule = match &spec.bucket {
+        Some(bucket) => {
+            if spec.unlimited.0 {
+                let why = "a rule has a bucket or is unlimited, not both";
+                findings.faults.push(*field.then("unlimited").refuse(why, "remove one of the two"));
+            }
+            names.add(bucket, &field.then("bucket"), findings);
+            Rule::bucket(bucket)
+        }
+        None => {
+            if !spec.unlimited.0 {
+                let hint = "write `bucket: NAME`, or `unlimited: true`";
+                findings.faults.push(*field.refuse("the rule names no bucket", hint));
+            } else if path.is_none() && spec.methods.is_none() {
+                findings.warn(field, "every request that no rule above matches passes without a limit");
+            }
+            if spec.cost.is_some() {
+                findings.faults.push(
+                    *field.then("cost").refuse_name("`cost` without a bucket", "write `bucket` as well"),
+                );
+            }
+            Rule::unlimited()
+        }
+    };
+    let rule = match path {
+        Some(("path", text)) => rule.path(text),
+        Some(("prefix", text)) => rule.prefix(text),
+        Some((_, text)) => rule.exact(text),
+        None => rule,
+    };
+    let rule = match &spec.methods {
+        Some(list) => {
+            let methods: Vec<Checked<Method>> = list
+                .iter()
+                .enumerate()
+                .map(|(at, text)| method(text, &field.then("methods").then(&at.to_string())))
+                .collect();
+            rule.methods(methods.into_iter().filter_map(|method| findings.take(method)).collect::<Vec<_>>())
+        }
+        None => rule,
+    };
+    if findings.faults.len() > faults {
+        return None;
+    }
+    let cost = cost?;
+    Some(if spec.bucket.is_some() && cost != 1 { rule.cost(move |_| cost) } else { rule })
+}
+
+fn method(text: &str, field: &Field<'_>) -> Checked<Method> {
+    let hint = "write a method such as GET, in upper case as requests have it";
+    match Method::from_bytes(text.as_bytes()) {
+        Ok(method) if !text.contains(|c: char| c.is_ascii_lowercase()) => Ok(method),
+        _ => Err(field.refuse(format_args!("`{text}` is not the name of a method"), hint)),
+    }
+}
+
+/// Gives a fault of the middleware's rules its place, in the words of the file.
+fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_policy::Fault> {
+    let path = ["path", "prefix", "exact"].into_iter().find_map(|name| field.entry(name));
+    match error {
+        RulesError::Path { fault, .. } => {
+            let (why, hint) = words(fault);
+            path.unwrap_or_else(|| field.clone()).refuse(why, &hint)
+        }
+        RulesError::NoMethods { .. } => {
+            let why = "the list of methods is empty, so that no request matches";
+            field.then("methods").refuse(why, "name a method, or leave `methods` out for all")
+        }
+        RulesError::Duplicate { earlier, .. } => {
+            let why =
+                format!("the rule can never match: {earlier} matches the same requests and applies first");
+            field.refuse(why, "remove one of the two")
+        }
+        RulesError::Unreachable { earlier, .. } => {
+            let why = format!("the rule can never match: {earlier} matches all its requests first");
+            field.refuse(why, "write the narrower rule first")
+        }
+        other => field
+            .refuse(format!("rule {}: {other}", index + 1), "see the forms of rules in the documentation"),
+    }
+}
+
+/// Returns the fault of a path and its remedy.
+fn words(fault: &PathFault) -> (&'static str, String) {
+    let (why, hint) = match fault {
+        PathFault::NoSlash => ("a path begins with `/`", "write the path without scheme and host"),
+        PathFault::Query => {
+            ("a path has no query", "remove `?` and what follows it; a literal `?` is written `%3F`")
+        }
+        PathFault::Star { prefix } => {
+            let rest = format!("{}/{{*rest}}", prefix.trim_end_matches('/'));
+            let hint = format!(
+                "write `prefix: {prefix}` for the path and all below it, or `path: \"{rest}\"` for those below it alone"
+            );
+            return ("`*` alone is no wildcard", hint);
+        }
+        PathFault::Colon => {
+            ("a segment may not begin with `:`", "write a parameter as `{id}`; a literal `:` takes `exact`")
+        }
+        PathFault::Braces => {
+            ("a parameter is a name in braces, such as `{id}` or `{*rest}`", "write a literal brace twice")
+        }
+        PathFault::TextAfterParam => (
+            "a parameter ends its segment",
+            "put `/` after its brace, or match the whole segment by one parameter",
+        ),
+        PathFault::RestNotLast => ("a parameter such as `{*rest}` ends the path", "remove what follows it"),
+        PathFault::TooManyParams => ("the path has too many parameters", "end it with `{*rest}`"),
+        PathFault::LiteralBraces => (
+            "`exact` and `prefix` have no parameters",
+            "use `path`, in which a literal brace is written twice",
+        ),
+        _ => ("the path is malformed", "see the forms of paths in the documentation"),
+    };
+    (why, hint.to_owned())
+}

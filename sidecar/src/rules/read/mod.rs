@@ -1,0 +1,77 @@
+//! Reads rules from a text: structure first, then shape, then values; every fault has its place.
+
+mod descriptors;
+mod http;
+mod names;
+
+use plimsoll_core::names::check_name;
+use plimsoll_policy::{Checked, Document, FAULTS_MAX, Fault, Field, Number, PolicyError, Source, Warning};
+
+use super::spec::RulesSpec;
+use super::{HttpRules, Rules, RulesHash};
+use descriptors::DescriptorReader;
+use names::Names;
+
+/// The costs that a rule may set.
+const COSTS: std::ops::RangeInclusive<f64> = 1.0..=plimsoll_client::middleware::COST_MAX as f64;
+
+const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
+
+/// The faults and warnings of a file, and the buckets that its rules name.
+#[derive(Default)]
+struct Findings {
+    faults: Vec<Fault>,
+    warnings: Vec<Warning>,
+}
+
+pub(super) fn read(source: Source<'_>) -> Result<(Rules, Vec<Warning>), PolicyError> {
+    let document = Document::open(source)?;
+    let root = document.root();
+    let spec: RulesSpec = document.parse()?;
+    let mut findings = Findings::default();
+    let mut names = Names::read(spec.buckets, &root.then("buckets"), &mut findings);
+    let domains = spec
+        .rls
+        .map(|spec| DescriptorReader::new(&mut names, &mut findings).domains(spec, &root.then("rls")));
+    let http = match spec.http {
+        Some(spec) => http::read(spec, &root.then("http"), &mut names, &mut findings),
+        None => HttpRules::default(),
+    };
+    if !findings.faults.is_empty() {
+        return Err(PolicyError::of(findings.faults));
+    }
+    let mut warnings = findings.warnings;
+    warnings.sort_by_key(|warning| warning.at);
+    let (listed, buckets) = names.into_parts();
+    Ok((Rules { domains, http, listed, buckets, hash: RulesHash::of(source.text.as_bytes()) }, warnings))
+}
+
+impl Findings {
+    /// Keeps the fault of a value, if it has one.
+    fn take<T>(&mut self, checked: Checked<T>) -> Option<T> {
+        checked.map_err(|fault| self.faults.push(*fault)).ok()
+    }
+
+    /// Returns true if there are as many faults as are reported: reading on would find no other result, and each fault
+    /// takes time in the length of the file.
+    const fn is_full(&self) -> bool {
+        self.faults.len() >= FAULTS_MAX
+    }
+
+    fn warn(&mut self, field: &Field<'_>, message: impl Into<String>) {
+        self.warnings.push(Warning::of(field, message.into()));
+    }
+}
+
+/// Validates the name of a bucket or tenant.
+fn name(text: &str, field: &Field<'_>) -> Checked<()> {
+    check_name(text).map_err(|error| field.refuse(error, NAME_HINT))
+}
+
+/// Validates a cost, by default 1.
+fn cost(number: Option<Number>, field: &Field<'_>) -> Checked<u32> {
+    let Some(number) = number else { return Ok(1) };
+    let number =
+        field.within(number.0, COSTS, "write the number of requests that one counts as, from 1 on")?;
+    Ok(u32::try_from(field.whole(number)?).unwrap_or(u32::MAX))
+}

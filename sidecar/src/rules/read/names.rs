@@ -1,0 +1,65 @@
+//! The names of buckets in a file: those that callers may give, and those that rules name.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_core::names::Bucket;
+use plimsoll_policy::{Field, check_entries};
+
+use super::super::Spot;
+use super::super::bounds::NAMES_MAX;
+use super::{Findings, NAME_HINT};
+
+/// The names that callers may give, if the file lists them, and every bucket of the file.
+pub(super) struct Names {
+    listed: Option<BTreeSet<Bucket>>,
+    all: BTreeMap<Bucket, Spot>,
+}
+
+impl Names {
+    /// Reads the list `buckets`.
+    pub(super) fn read(list: Option<Vec<String>>, field: &Field<'_>, findings: &mut Findings) -> Self {
+        let Some(list) = list else { return Self { listed: None, all: BTreeMap::new() } };
+        let hint = "leave `buckets` out, if callers may give any name";
+        if findings.take(check_entries(field, NAMES_MAX, "NAMES_MAX", hint)).is_none() {
+            return Self { listed: Some(BTreeSet::new()), all: BTreeMap::new() };
+        }
+        if list.is_empty() {
+            findings.faults.push(*field.refuse("the list is empty, so that no name is taken", hint));
+        }
+        let mut all = BTreeMap::new();
+        for (index, text) in list.into_iter().enumerate() {
+            if findings.is_full() {
+                break;
+            }
+            let item = field.then(&index.to_string());
+            let bucket = Bucket::new(&text).map_err(|error| item.refuse(error, NAME_HINT));
+            let Some(bucket) = findings.take(bucket) else { continue };
+            match all.entry(bucket) {
+                Entry::Vacant(free) => drop(free.insert(Spot::of(&item))),
+                Entry::Occupied(first) => {
+                    let why = format!("duplicate name `{text}`, first written at {}", first.get().at);
+                    findings.faults.push(*item.refuse(why, "keep one of the two"));
+                }
+            }
+        }
+        Self { listed: Some(all.keys().cloned().collect()), all }
+    }
+
+    /// Adds a bucket that a rule names.
+    pub(super) fn add(&mut self, text: &str, field: &Field<'_>, findings: &mut Findings) -> Option<Bucket> {
+        let bucket = findings.take(Bucket::new(text).map_err(|error| field.refuse(error, NAME_HINT)))?;
+        self.all.entry(bucket.clone()).or_insert_with(|| Spot::of(field));
+        Some(bucket)
+    }
+
+    /// Returns the names that callers may give, if the file lists them.
+    pub(super) const fn listed(&self) -> Option<&BTreeSet<Bucket>> {
+        self.listed.as_ref()
+    }
+
+    /// Returns the names that callers may give, and every bucket of the file.
+    pub(super) fn into_parts(self) -> (Option<BTreeSet<Bucket>>, BTreeMap<Bucket, Spot>) {
+        (self.listed, self.all)
+    }
+}

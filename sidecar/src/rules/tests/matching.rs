@@ -1,0 +1,174 @@
+//! Tables of descriptors and the rules that they match.
+
+use super::*;
+
+const RULES: &str = r#"
+rls:
+  domains:
+    shop:
+      refusal: grpc
+      descriptors:
+        - key: generic_key
+          value: checkout
+          bucket: checkout
+          descriptors:
+            - key: account
+              bucket: checkout
+              tenant: { entry: account }
+              cost: 5
+              takes_limit: true
+            - key: account
+              value: internal
+              unlimited: true
+            - key: account
+              value: vip
+              bucket: vip
+              refusal: bare
+              descriptors:
+                - { key: region, bucket: vip, tenant: { entry: region } }
+        - key: path
+          value: "/api/*"
+          bucket: api
+        - key: path
+          value: "/api/v2/*"
+          bucket: api-2
+          tenant: v2
+        - key: path
+          value: "/api/v2/x"
+          bucket: api-x
+        - key: path
+          bucket: rest
+        - key: only
+          value: "a*"
+          bucket: only
+        - key: name
+          bucket: { entry: name }
+          tenant: { entry: name }
+    "*":
+      refusal: problem
+      descriptors:
+        - key: generic_key
+          bucket: others
+buckets: [search, checkout]
+"#;
+
+#[test]
+fn descriptor_matches_the_most_precise_rule_that_consumes_all_entries() {
+    let rules = rules(RULES);
+    for (descriptor, expected) in [
+        ("generic_key=checkout", "checkout/default Grpc"),
+        ("generic_key=other", "none"),
+        ("generic_key=checkout,account=acme", "checkout/acme x5 limit Grpc"),
+        ("generic_key=checkout,account=", "checkout/ x5 limit Grpc"),
+        ("generic_key=checkout,account=internal", "unlimited"),
+        ("generic_key=checkout,account=vip", "vip/default Bare"),
+        ("generic_key=checkout,account=vip,region=eu", "vip/eu Bare"),
+        ("generic_key=checkout,account=acme,region=eu", "none"),
+        ("generic_key=checkout,account=vip,region=eu,more=1", "none"),
+        ("generic_key=checkout,other=1", "none"),
+        ("account=acme", "none"),
+        ("account=acme,generic_key=checkout", "none"),
+        ("path=/api/v1", "api/default Grpc"),
+        ("path=/api/", "api/default Grpc"),
+        ("path=/api", "rest/default Grpc"),
+        ("path=/api/v2", "api/default Grpc"),
+        ("path=/api/v2/", "api-2/v2 Grpc"),
+        ("path=/api/v2/xy", "api-2/v2 Grpc"),
+        ("path=/api/v2/x", "api-x/default Grpc"),
+        ("path=/api/v3/x", "api/default Grpc"),
+        ("path=/apj", "rest/default Grpc"),
+        ("path=", "rest/default Grpc"),
+        ("path=/api/*", "api/default Grpc"),
+        ("only=a", "only/default Grpc"),
+        ("only=b", "none"),
+        ("only=", "none"),
+        ("name=search", "search/search Grpc"),
+        ("name=checkout", "checkout/checkout Grpc"),
+        ("name=other", "none"),
+        ("name=no name", "none"),
+        ("", "none"),
+    ] {
+        assert_eq!(found(&rules, "shop", descriptor), expected, "{descriptor}");
+    }
+}
+
+#[test]
+fn domain_without_rules_of_its_own_has_those_of_any_domain() {
+    let rules = rules(RULES);
+    for (domain, descriptor, expected) in [
+        ("other", "generic_key=checkout", "others/default"),
+        ("*", "generic_key=checkout", "others/default"),
+        ("other", "path=/api/v1", "none"),
+        ("shop", "generic_key=x", "none"),
+        ("", "generic_key=x", "others/default"),
+    ] {
+        assert_eq!(found(&rules, domain, descriptor), expected, "{domain} {descriptor}");
+    }
+    let alone = super::rules("rls: { domains: { shop: { descriptors: [{ key: a, bucket: b }] } } }");
+    assert_eq!(found(&alone, "other", "a=1"), "none");
+}
+
+#[test]
+fn without_rules_the_entries_name_bucket_and_tenant() {
+    let listed = rules("buckets: [a, b]");
+    for (descriptor, of_any, of_listed) in [
+        ("bucket=a", "a/default", "a/default"),
+        ("bucket=c", "c/default", "none"),
+        ("bucket=a,tenant=t", "a/t", "a/t"),
+        ("tenant=t,bucket=a", "a/t", "a/t"),
+        ("tenant=t", "none", "none"),
+        ("bucket=a,bucket=b", "none", "none"),
+        ("bucket=a,other=1", "none", "none"),
+        ("bucket=no name", "none", "none"),
+        ("", "none", "none"),
+    ] {
+        assert_eq!(found(&Rules::built_in(), "any", descriptor), of_any, "{descriptor}");
+        assert_eq!(found(&listed, "any", descriptor), of_listed, "{descriptor}");
+    }
+}
+
+#[test]
+fn names_that_callers_may_give_are_valid_and_listed() {
+    let (any, listed) = (Rules::built_in(), rules(RULES));
+    for (name, by_any, by_listed) in
+        [("search", true, true), ("vip", true, false), ("no name", false, false), ("", false, false)]
+    {
+        assert_eq!((any.takes(name), listed.takes(name)), (by_any, by_listed), "{name}");
+    }
+}
+
+#[test]
+fn every_bucket_of_the_file_is_declared() {
+    let text = format!("{RULES}http: {{ rules: [{{ prefix: /a, bucket: web }}, {{ unlimited: true }}] }}\n");
+    let buckets: Vec<String> = rules(&text).buckets().map(ToString::to_string).collect();
+    let expected = ["api", "api-2", "api-x", "checkout", "only", "others", "rest", "search", "vip", "web"];
+    assert_eq!(buckets, expected);
+}
+
+#[test]
+fn hash_is_that_of_the_text() {
+    assert_eq!(rules(RULES).hash(), RulesHash::of(RULES.as_bytes()));
+    assert_ne!(rules(RULES).hash(), Rules::built_in().hash());
+    assert_eq!(Rules::built_in().hash().to_string(), "f52a15e9a9b5e89b");
+}
+
+#[test]
+fn nested_prefixes_are_found_in_any_order() {
+    let prefixes = ["abc", "a", "abcdef", "b", "abd", "ab"];
+    let list =
+        prefixes.map(|prefix| format!("{{ key: k, value: '{prefix}*', bucket: {prefix} }}")).join(", ");
+    let rules = rules(&format!("rls: {{ domains: {{ d: {{ descriptors: [{list}] }} }} }}"));
+    for (value, expected) in [
+        ("abcdef", "abcdef"),
+        ("abcdez", "abc"),
+        ("abcdeg", "abc"),
+        ("abce", "abc"),
+        ("abz", "ab"),
+        ("az", "a"),
+        ("abda", "abd"),
+        ("bb", "b"),
+    ] {
+        assert_eq!(found(&rules, "d", &format!("k={value}")), format!("{expected}/default"), "{value}");
+    }
+    assert_eq!(found(&rules, "d", "k=c"), "none");
+}

@@ -1,0 +1,47 @@
+//! Rules as text: what they match, and what is refused or warned of.
+
+mod docs;
+mod matching;
+mod model;
+mod refusals;
+
+use plimsoll_policy::{PolicyError, Source, Warning};
+
+use super::*;
+
+fn read(text: &str) -> Result<(Rules, Vec<Warning>), PolicyError> {
+    Rules::read(Source { name: "rules.yaml", text })
+}
+
+/// Reads rules that must be valid.
+fn rules(text: &str) -> Rules {
+    read(text).unwrap_or_else(|error| panic!("{error}\n{text}")).0
+}
+
+/// Returns a match in short: `bucket/tenant`, with what else is not the default.
+fn short(found: Found<'_>) -> String {
+    match found {
+        Found::NoRule => "none".to_owned(),
+        Found::Unlimited => "unlimited".to_owned(),
+        Found::Limited(Ask { bucket, tenant, cost, takes_limit, refusal }) => {
+            let mut text = format!("{bucket}/{tenant}");
+            if cost != 1 {
+                text.push_str(&format!(" x{cost}"));
+            }
+            if takes_limit {
+                text.push_str(" limit");
+            }
+            if refusal != RefusalForm::Problem {
+                text.push_str(&format!(" {refusal:?}"));
+            }
+            text
+        }
+    }
+}
+
+/// Compares the descriptor `key=value,key=value` of a domain.
+fn found(rules: &Rules, domain: &str, descriptor: &str) -> String {
+    let entries = descriptor.split(',').filter(|entry| !entry.is_empty());
+    let entries = entries.map(|entry| entry.split_once('=').unwrap());
+    short(rules.descriptor(domain, entries))
+}
