@@ -1,0 +1,105 @@
+//! gRPC on HTTP/2 for methods with one request and one response: the frame of a message, and an answer with its status.
+//!
+//! A request passes through none of the layers of a general server, because the port has few methods and its messages
+//! are small.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Response};
+use hyper::body::{Body, Frame, SizeHint};
+use prost::Message;
+use tonic::Status;
+
+use super::input::InputError;
+
+/// The largest message of a request, in bytes.
+pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// The bytes before a message: a flag of compression and the length.
+const PREFIX_BYTES: usize = 5;
+/// The largest body of a request, in bytes.
+pub(super) const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX + PREFIX_BYTES;
+
+const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const STATUS_OK: HeaderValue = HeaderValue::from_static("0");
+
+/// The body of an answer: a message with the status OK after it, or nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    message: Option<Bytes>,
+    has_trailers: bool,
+}
+
+/// Returns the message of a body, without its prefix.
+///
+/// # Errors
+/// When the body is not one message without compression.
+pub(super) fn unframed(body: &[u8]) -> Result<&[u8], InputError> {
+    let Some((&[is_compressed, a, b, c, d], message)) = body.split_first_chunk::<PREFIX_BYTES>() else {
+        return Err(InputError::Frame(body.len()));
+    };
+    if is_compressed != 0 {
+        return Err(InputError::Compressed);
+    }
+    let length = u32::from_be_bytes([a, b, c, d]);
+    if length as usize > MESSAGE_BYTES_MAX {
+        return Err(InputError::TooLarge);
+    }
+    if length as usize == message.len() { Ok(message) } else { Err(InputError::Frame(body.len())) }
+}
+
+/// Returns the answer with a message, of which `more` has further fields, and the status OK.
+pub(super) fn answered(message: &impl Message, more: &[u8]) -> Response<Reply> {
+    let length = message.encoded_len() + more.len();
+    let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
+    bytes.put_u8(0);
+    // A response is far smaller than 4 GiB.
+    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    message.encode_raw(&mut bytes);
+    bytes.put_slice(more);
+    answered_with(bytes.freeze())
+}
+
+/// Returns the answer with a message that is framed already, and the status OK.
+pub(super) fn answered_with(framed: Bytes) -> Response<Reply> {
+    let mut response = Response::new(Reply { message: Some(framed), has_trailers: true });
+    response.headers_mut().insert(CONTENT_TYPE, GRPC);
+    response
+}
+
+/// Returns the answer with another status than OK, in the headers alone.
+pub(super) fn failed(status: Status) -> Response<Reply> {
+    status.into_http()
+}
+
+impl Body for Reply {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        if let Some(message) = self.message.take() {
+            return Poll::Ready(Some(Ok(Frame::data(message))));
+        }
+        if std::mem::take(&mut self.has_trailers) {
+            let mut trailers = HeaderMap::with_capacity(1);
+            trailers.insert(STATUS, STATUS_OK);
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.message.is_none() && !self.has_trailers
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.message.as_ref().map_or(0, |message| message.len() as u64))
+    }
+}

@@ -1,0 +1,109 @@
+//! Envoy's rate limit service, version 3: descriptors become keys by the rules, and are decided together.
+
+mod counters;
+mod decision;
+mod grpc;
+mod input;
+mod lossy;
+mod own_limits;
+mod refusal;
+mod response;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+use tonic::Status;
+
+pub(crate) use self::counters::Counters;
+pub(crate) use self::grpc::Reply;
+
+use crate::limits::Limits;
+use crate::rules::Rules;
+use crate::serve::read_within;
+use decision::Deciders;
+use grpc::BODY_BYTES_MAX;
+use input::InputError;
+use own_limits::OwnLimits;
+
+/// The method that decides.
+const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+/// The method of the standard health service that checks once.
+const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+/// The framed message `HealthCheckResponse { status: SERVING }`.
+const SERVING: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
+/// The longest method that an error repeats, in bytes.
+const QUOTED_MAX: usize = 128;
+
+/// The rate limit service. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    limits: Limits,
+    own_limits: OwnLimits,
+    counters: Counters,
+}
+
+impl Service {
+    /// Serves the decisions of this limiter.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, own_limits: OwnLimits::new(), counters: Counters::default() }
+    }
+
+    /// Returns the counts for metrics.
+    pub(crate) const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Answers one call.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
+        let is_grpc = request
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|of| of.as_bytes().starts_with(b"application/grpc"));
+        if !is_grpc || request.method() != Method::POST {
+            let mut response = Response::new(Reply::default());
+            *response.status_mut() =
+                if is_grpc { StatusCode::METHOD_NOT_ALLOWED } else { StatusCode::UNSUPPORTED_MEDIA_TYPE };
+            return response;
+        }
+        self.call(request).await.unwrap_or_else(|error| {
+            self.counters.on_rejected(&error);
+            tracing::debug!(%error, "rate limit request not decided");
+            grpc::failed(Status::from(&error))
+        })
+    }
+
+    async fn call(&self, request: Request<Incoming>) -> Result<Response<Reply>, InputError> {
+        match request.uri().path() {
+            SHOULD_RATE_LIMIT => {
+                let body = read_within(request.into_body(), BODY_BYTES_MAX).await?;
+                self.decide(&body).await
+            }
+            HEALTH_CHECK => Ok(grpc::answered_with(Bytes::from_static(SERVING))),
+            other => Err(InputError::Method(other.chars().take(QUOTED_MAX).collect())),
+        }
+    }
+
+    /// Decides about the request in a body.
+    async fn decide(&self, body: &[u8]) -> Result<Response<Reply>, InputError> {
+        let request = lossy::decode(grpc::unframed(body)?)?;
+        input::check(&request)?;
+        let in_force = self.limits.in_force();
+        let decisions = self.deciders(&in_force.rules).decide(&request, Instant::now()).await?;
+        let (response, more) = response::of(&decisions, SystemTime::now);
+        Ok(grpc::answered(&response, &more))
+    }
+
+    fn deciders<'a>(&'a self, rules: &'a Rules) -> Deciders<'a> {
+        Deciders {
+            limiter: self.limits.limiter(),
+            rules,
+            own_limits: &self.own_limits,
+            counters: &self.counters,
+        }
+    }
+}

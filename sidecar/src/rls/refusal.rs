@@ -1,0 +1,131 @@
+//! The part of a response by which Envoy refuses a request: header fields, a body, and metadata. It is equal for all
+//! refusals of a bucket that name the same second, so that an overload does not pay for each refusal anew.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use envoy_types::pb::envoy::config::core::v3::HeaderValue;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use plimsoll_client::middleware::{RefusalFormat, RefusalOf};
+use plimsoll_client::{Reason, Refusal};
+use plimsoll_core::quota::Quota;
+use prost::Message;
+
+use super::decision::Decision;
+use crate::rules::RefusalForm;
+
+/// The most encoded refusals that a thread keeps.
+pub(super) const REFUSALS_KEPT_MAX: usize = 64;
+
+/// The headers of a gRPC status that Envoy sets itself.
+const OF_ENVOY: [&str; 3] = ["content-type", "grpc-status", "grpc-message"];
+
+thread_local! {
+    static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An encoded refusal, with everything that it depends on.
+struct Kept {
+    facts: Facts,
+    bucket: Box<str>,
+    encoded: Bytes,
+}
+
+/// Everything that an encoded refusal depends on, besides the bucket.
+#[derive(Clone, PartialEq)]
+struct Facts {
+    reason: Reason,
+    quota: Option<Arc<Quota>>,
+    form: RefusalForm,
+    limit: Option<f64>,
+    wait_s: u64,
+    at_s: u64,
+}
+
+/// Returns the encoded fields of a response that refuses a request, to follow its other fields.
+pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
+    if refused.form == RefusalForm::Grpc {
+        // The time to retry is in milliseconds there.
+        return encode(refused, refusal, at);
+    }
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let facts = Facts {
+        reason: refusal.reason(),
+        quota: refused.decided.quota.clone(),
+        form: refused.form,
+        limit: refused.limit,
+        wait_s: seconds(refusal.retry_after()),
+        at_s: seconds(since),
+    };
+    KEPT.with_borrow_mut(|all| {
+        let same = |kept: &&Kept| kept.facts == facts && *kept.bucket == *refused.bucket;
+        if let Some(kept) = all.iter().find(same) {
+            return kept.encoded.clone();
+        }
+        // The fields round up to whole seconds, too.
+        let encoded = encode(refused, refusal, SystemTime::UNIX_EPOCH + Duration::from_secs(facts.at_s));
+        all.retain(|kept| kept.facts.at_s == facts.at_s);
+        if all.len() < REFUSALS_KEPT_MAX {
+            all.push(Kept { facts, bucket: refused.bucket.into(), encoded: encoded.clone() });
+        }
+        encoded
+    })
+}
+
+/// Rounds up to whole seconds.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+fn encode(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
+    let format = RefusalFormat::default();
+    let of =
+        RefusalOf { refusal, bucket: Some(refused.bucket), limit: refused.limit, quota: refused.quota(), at };
+    let (headers, body) = match refused.form {
+        RefusalForm::Problem => {
+            let (head, body) = format.http(&of).into_parts();
+            (head.headers, body.into())
+        }
+        RefusalForm::Bare => {
+            let mut headers = format.http(&of).into_parts().0.headers;
+            headers.remove(CONTENT_TYPE);
+            (headers, Vec::new())
+        }
+        RefusalForm::Grpc => {
+            let mut headers = format.grpc(&of).into_parts().0.headers;
+            OF_ENVOY.iter().for_each(|name| drop(headers.remove(*name)));
+            (headers, of.detail().as_bytes().to_vec())
+        }
+    };
+    let fields = RateLimitResponse {
+        response_headers_to_add: to_add(&headers),
+        raw_body: body,
+        dynamic_metadata: Some(metadata("over_limit", refusal.reason(), refused.bucket)),
+        ..RateLimitResponse::default()
+    };
+    fields.encode_to_vec().into()
+}
+
+fn to_add(headers: &HeaderMap) -> Vec<HeaderValue> {
+    // The values of refusals are text.
+    let text = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    text.map(|(name, value)| header(name, value)).collect()
+}
+
+/// Returns a header field for Envoy to add.
+pub(super) fn header(name: &str, value: &str) -> HeaderValue {
+    HeaderValue { key: name.to_owned(), value: value.to_owned(), raw_value: Vec::new() }
+}
+
+/// Returns what Envoy keeps for its access log and for later filters.
+pub(super) fn metadata(decision: &str, reason: Reason, bucket: &str) -> Struct {
+    let fields = [("decision", decision), ("reason", reason.as_str()), ("bucket", bucket)];
+    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    Struct { fields: fields.map(|(name, value)| (name.to_owned(), text(value))).into() }
+}

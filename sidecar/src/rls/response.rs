@@ -1,0 +1,117 @@
+//! The response to a request: a status for each descriptor, and what Envoy adds to the request or to its refusal.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
+    Code, DescriptorStatus, RateLimit,
+};
+use envoy_types::pb::google::protobuf::Duration;
+use plimsoll_client::{Refusal, Verdict};
+
+use super::counters::Overall;
+use super::decision::{Decision, Decisions, overall};
+use super::refusal;
+
+/// The header that Envoy adds to a request whose refusal was withheld, and its value.
+const SHADOW: (&str, &str) = ("x-plimsoll-shadow", "drop");
+
+/// Returns the response for the decisions on a request, and the encoded fields that follow it. `at` is called for
+/// refusals alone.
+pub(super) fn of(decisions: &Decisions<'_>, at: impl Fn() -> SystemTime) -> (RateLimitResponse, Bytes) {
+    let statuses = decisions.iter().map(|decision| decision.as_ref().map_or(PASSED, status)).collect();
+    let mut response =
+        RateLimitResponse { overall_code: Code::Ok.into(), statuses, ..RateLimitResponse::default() };
+    let mut more = Bytes::new();
+    match overall(decisions) {
+        Overall::Ok => {}
+        Overall::Withheld => {
+            let (key, value) = SHADOW;
+            response.request_headers_to_add = vec![refusal::header(key, value)];
+            let withheld = decisions.iter().flatten().find_map(|of| Some((of.bucket, of.decided.withheld?)));
+            response.dynamic_metadata =
+                withheld.map(|(bucket, reason)| refusal::metadata("shadow", reason, bucket));
+        }
+        Overall::OverLimit => {
+            response.overall_code = Code::OverLimit.into();
+            if let Some((refused, refusal)) = longest(decisions) {
+                more = refusal::encoded(refused, refusal, at());
+            }
+        }
+    }
+    (response, more)
+}
+
+/// The status of a descriptor that counts for no key.
+const PASSED: DescriptorStatus = DescriptorStatus {
+    code: Code::Ok as i32,
+    current_limit: None,
+    limit_remaining: 0,
+    duration_until_reset: None,
+    quota: None,
+};
+
+fn status(decision: &Decision<'_>) -> DescriptorStatus {
+    let Verdict::Refuse(refusal) = decision.decided.verdict else {
+        let admitted = decision.peek.map_or(1.0, |peek| 1.0 - peek.ratio.as_f64());
+        return DescriptorStatus {
+            current_limit: current_limit(decision),
+            limit_remaining: decision.limit.map_or(0, |limit| whole(limit * admitted)),
+            ..PASSED
+        };
+    };
+    let wait = refusal.retry_after();
+    DescriptorStatus {
+        code: Code::OverLimit.into(),
+        current_limit: current_limit(decision),
+        duration_until_reset: Some(Duration {
+            seconds: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
+            nanos: i32::try_from(wait.subsec_nanos()).unwrap_or_default(),
+        }),
+        ..PASSED
+    }
+}
+
+/// Returns the limit that decided: the one that the descriptor brought along or the exact quota if that is exceeded, or
+/// else the bucket's, if it is known.
+fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
+    if let Some(quota) = decision.used_up() {
+        let requests_per_unit = u32::try_from(quota.rate.max()).unwrap_or(u32::MAX);
+        let unit = unit_of(quota.rate.every_ms())?;
+        return Some(RateLimit { name: quota.name.to_string(), requests_per_unit, unit: unit.into() });
+    }
+    let (requests_per_unit, unit) = match decision.exceeded_own() {
+        Some(own) => (own.requests, own.unit),
+        None => (whole(decision.limit?), Unit::Second),
+    };
+    Some(RateLimit { name: decision.bucket.to_owned(), requests_per_unit, unit: unit.into() })
+}
+
+/// Returns the unit of a refill interval, if it is one.
+fn unit_of(every_ms: u64) -> Option<Unit> {
+    Some(match every_ms {
+        1_000 => Unit::Second,
+        60_000 => Unit::Minute,
+        3_600_000 => Unit::Hour,
+        86_400_000 => Unit::Day,
+        604_800_000 => Unit::Week,
+        _ => return None,
+    })
+}
+
+/// Rounds a rate down to what the message holds.
+fn whole(rate: f64) -> u32 {
+    // The conversion saturates.
+    rate as u32
+}
+
+/// Returns the refusing descriptor that asks for the longest wait: a caller that returns earlier is refused again.
+fn longest<'a, 'b>(decisions: &'a Decisions<'b>) -> Option<(&'a Decision<'b>, Refusal)> {
+    let refused = decisions.iter().flatten().filter_map(|decision| match decision.decided.verdict {
+        Verdict::Refuse(refusal) => Some((decision, refusal)),
+        Verdict::Admit => None,
+    });
+    refused.max_by_key(|(_, refusal)| refusal.retry_after())
+}

@@ -1,0 +1,316 @@
+//! The rate limit service over a real limiter, in tables: inputs, hits, statuses, refusals, shadow and the limits that
+//! descriptors bring along.
+
+mod own_limits;
+mod quotas;
+mod refusals;
+mod rejected;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
+    Entry, RateLimitOverride,
+};
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
+use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
+use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+use envoy_types::pb::google::protobuf::UInt64Value;
+use envoy_types::pb::google::protobuf::value::Kind;
+use futures_util::FutureExt;
+use plimsoll_client::Reason;
+use plimsoll_client::testing::{ControlPlane, Decisions};
+use plimsoll_policy::Source;
+use prost::Message;
+use tonic::Code as GrpcCode;
+
+use super::*;
+
+const RULES: &str = "
+rls:
+  domains:
+    shop:
+      descriptors:
+        - key: account
+          bucket: checkout
+          tenant: { entry: account }
+          descriptors:
+            - { key: own, bucket: checkout, takes_limit: true }
+        - { key: path, bucket: search, cost: 5 }
+        - { key: grpc, bucket: search, refusal: grpc }
+        - { key: bare, bucket: search, refusal: bare }
+        - { key: health, unlimited: true }
+";
+
+/// A service with the rules above, over a limiter whose buckets a test controls.
+struct Sidecar {
+    plane: ControlPlane,
+    /// The time of the clock in seconds.
+    at_s: Cell<u64>,
+    service: Service,
+}
+
+impl Sidecar {
+    fn new() -> Self {
+        let plane = ControlPlane::new(7);
+        let (rules, _) = Rules::read(Source { name: "rules.yaml", text: RULES }).unwrap();
+        let limits = Limits::new(plane.limiter(), rules).unwrap();
+        Self { plane, at_s: Cell::new(1_000_000), service: Service::new(limits) }
+    }
+
+    fn refusing(bucket: &str) -> Self {
+        let sidecar = Self::new();
+        sidecar.plane.refuse(bucket, Reason::ClusterOverload).unwrap();
+        sidecar
+    }
+
+    fn ask(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InputError> {
+        self.ask_at(request, Instant::now())
+    }
+
+    fn ask_at(&self, request: &RateLimitRequest, now: Instant) -> Result<RateLimitResponse, InputError> {
+        input::check(request)?;
+        let in_force = self.service.limits.in_force();
+        let deciders = self.service.deciders(&in_force.rules);
+        let decisions =
+            deciders.decide(request, now).now_or_never().expect("the fake store answers at once")?;
+        let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.at_s.get());
+        let (response, more) = response::of(&decisions, || at);
+        let encoded = [response.encode_to_vec(), more.into()].concat();
+        Ok(RateLimitResponse::decode(&*encoded).unwrap())
+    }
+
+    fn counts(&self, bucket: &str) -> Decisions {
+        self.plane.counts(bucket).unwrap()
+    }
+
+    fn count(&self, metric: &str) -> u64 {
+        let counters = self.service.counters();
+        let all = counters.requests().into_iter().chain(counters.passed()).chain(counters.rejected());
+        let own = counters
+            .own_limits()
+            .map(|(label, count)| (if label == "true" { "own" } else { "own_shadow" }, count));
+        all.chain(own).find(|(label, _)| *label == metric).unwrap().1
+    }
+}
+
+fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
+    let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
+    RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..RateLimitDescriptor::default() }
+}
+
+fn own_limit(requests_per_unit: u32, unit: Unit) -> RateLimitDescriptor {
+    let limit = Some(RateLimitOverride { requests_per_unit, unit: unit.into() });
+    RateLimitDescriptor { limit, ..descriptor(&[("account", "acme"), ("own", "x")]) }
+}
+
+fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {
+    RateLimitRequest { domain: "shop".to_owned(), descriptors, hits_addend: 0 }
+}
+
+fn codes(response: &RateLimitResponse) -> Vec<Code> {
+    response.statuses.iter().map(|status| status.code()).collect()
+}
+
+fn headers(response: &RateLimitResponse) -> BTreeMap<&str, &str> {
+    let all = response.response_headers_to_add.iter();
+    all.map(|header| (header.key.as_str(), header.value.as_str())).collect()
+}
+
+fn metadata(response: &RateLimitResponse) -> BTreeMap<&str, &str> {
+    let fields = response.dynamic_metadata.iter().flat_map(|of| &of.fields);
+    fields
+        .map(|(name, value)| match &value.kind {
+            Some(Kind::StringValue(text)) => (name.as_str(), text.as_str()),
+            other => panic!("{name} is {other:?}"),
+        })
+        .collect()
+}
+
+/// Callers of a proxy choose values, and the proxy serves a request that is answered by an error.
+#[test]
+fn value_that_is_long_or_no_text_is_limited_all_the_same() {
+    let sidecar = Sidecar::refusing("search");
+    let path = "/x".repeat(30_000);
+    let long = request(vec![descriptor(&[("path", &path)])]);
+    assert_eq!(sidecar.ask(&long).unwrap().overall_code(), Code::OverLimit);
+
+    let mut message = request(vec![descriptor(&[("path", "/ab")])]).encode_to_vec();
+    let at = message.windows(3).position(|bytes| bytes == b"/ab").unwrap();
+    message[at + 1] = 0xff;
+    let decoded = lossy::decode(&message).unwrap();
+    assert_eq!(sidecar.ask(&decoded).unwrap().overall_code(), Code::OverLimit);
+}
+
+#[test]
+fn hits_are_those_of_the_descriptor_or_else_of_the_request_times_the_cost() {
+    for (of_request, own, is_negative, key, offered) in [
+        (0, None, false, "account", 1),
+        (1, None, false, "account", 1),
+        (7, None, false, "account", 7),
+        (7, Some(3), false, "account", 3),
+        (7, Some(0), false, "account", 0),
+        (0, Some(0), false, "account", 0),
+        (7, Some(3), true, "account", 0),
+        (0, None, false, "path", 5),
+        (3, None, false, "path", 15),
+        (3, Some(2), false, "path", 10),
+        (3, Some(0), false, "path", 0),
+    ] {
+        let sidecar = Sidecar::new();
+        let mut of = descriptor(&[(key, "acme")]);
+        of.hits_addend = own.map(|value| UInt64Value { value });
+        of.is_negative_hits = is_negative;
+        let asked = RateLimitRequest { hits_addend: of_request, ..request(vec![of]) };
+        assert_eq!(sidecar.ask(&asked).unwrap().overall_code(), Code::Ok);
+        let counted = sidecar.counts("checkout").offered + sidecar.counts("search").offered;
+        assert_eq!(counted, offered, "{of_request} {own:?} {is_negative} {key}");
+    }
+}
+
+#[test]
+fn check_only_answers_as_a_request_and_counts_nothing() {
+    let check = |key| RateLimitDescriptor {
+        hits_addend: Some(UInt64Value { value: 0 }),
+        ..descriptor(&[(key, "acme")])
+    };
+    let sidecar = Sidecar::refusing("checkout");
+    assert_eq!(sidecar.ask(&request(vec![check("account")])).unwrap().overall_code(), Code::OverLimit);
+    let mixed = request(vec![check("account"), descriptor(&[("path", "/")])]);
+    assert_eq!(codes(&sidecar.ask(&mixed).unwrap()), [Code::OverLimit, Code::Ok]);
+    assert_eq!(sidecar.counts("checkout"), Decisions::default());
+    assert_eq!(sidecar.counts("search"), Decisions { offered: 5, refused: 5, ..Decisions::default() });
+}
+
+#[test]
+fn descriptor_that_counts_for_no_bucket_is_ok_without_a_limit_and_is_counted() {
+    let sidecar = Sidecar::refusing("checkout");
+    let unmatched = [
+        descriptor(&[("other", "x")]),
+        descriptor(&[]),
+        // All entries must be consumed.
+        descriptor(&[("account", "acme"), ("other", "x")]),
+        descriptor(&[("path", "/"), ("path", "/")]),
+    ];
+    for of in unmatched {
+        let response = sidecar.ask(&request(vec![of])).unwrap();
+        assert_eq!(response.overall_code(), Code::Ok);
+        assert_eq!(
+            response.statuses,
+            [DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }]
+        );
+    }
+    let elsewhere =
+        RateLimitRequest { domain: "other".to_owned(), ..request(vec![descriptor(&[("account", "a")])]) };
+    assert_eq!(sidecar.ask(&elsewhere).unwrap().overall_code(), Code::Ok);
+    assert_eq!((sidecar.count("no_rule"), sidecar.count("unlimited")), (5, 0));
+    let health = sidecar.ask(&request(vec![descriptor(&[("health", "x")])])).unwrap();
+    assert_eq!((codes(&health), sidecar.count("unlimited")), (vec![Code::Ok], 1));
+    assert_eq!(sidecar.counts("checkout").offered, 0);
+    // Beside a descriptor that refuses, it stays OK in its place.
+    let both = request(vec![
+        descriptor(&[("other", "x")]),
+        descriptor(&[("account", "a")]),
+        descriptor(&[("health", "x")]),
+    ]);
+    assert_eq!(codes(&sidecar.ask(&both).unwrap()), [Code::Ok, Code::OverLimit, Code::Ok]);
+}
+
+#[test]
+fn descriptors_are_decided_together_with_a_status_each() {
+    let sidecar = Sidecar::refusing("search");
+    let both = request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]);
+    let response = sidecar.ask(&both).unwrap();
+    assert_eq!(
+        (response.overall_code(), codes(&response)),
+        (Code::OverLimit, vec![Code::Ok, Code::OverLimit])
+    );
+    // A refused request was not served, so it is dropped for the key that would have admitted it, too.
+    assert_eq!(sidecar.counts("checkout"), Decisions { offered: 1, refused: 1, ..Decisions::default() });
+    assert_eq!(sidecar.counts("search"), Decisions { offered: 5, refused: 5, ..Decisions::default() });
+    let alone = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
+    assert_eq!((alone.overall_code(), codes(&alone)), (Code::Ok, vec![Code::Ok]));
+    assert_eq!((sidecar.count("ok"), sidecar.count("over_limit")), (1, 1));
+}
+
+#[test]
+fn tenant_of_an_entry_has_counts_of_its_own() {
+    let sidecar = Sidecar::new();
+    for tenant in ["acme", "acme", "jo"] {
+        sidecar.ask(&request(vec![descriptor(&[("account", tenant)])])).unwrap();
+    }
+    let offered = |tenant| sidecar.plane.tenant_counts("checkout", tenant).unwrap().offered;
+    assert_eq!(["acme", "jo", "default"].map(offered), [2, 1, 0]);
+}
+
+#[test]
+fn status_names_the_limit_and_an_estimate_of_what_remains() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.limit("checkout", 100.7).unwrap();
+    let response = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
+    let [status] = &response.statuses[..] else { panic!("{response:?}") };
+    let limit = status.current_limit.clone().unwrap();
+    assert_eq!((limit.name.as_str(), limit.requests_per_unit, limit.unit()), ("checkout", 100, Unit::Second));
+    assert_eq!((status.limit_remaining, status.duration_until_reset), (100, None));
+    sidecar.plane.limit("checkout", 0.0).unwrap();
+    let response = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
+    let [status] = &response.statuses[..] else { panic!("{response:?}") };
+    assert_eq!((status.code(), status.limit_remaining), (Code::OverLimit, 0));
+    assert!(status.duration_until_reset.is_some_and(|wait| wait.seconds >= 1), "{status:?}");
+    // Without a known limit there is none in the status.
+    let response = sidecar.ask(&request(vec![descriptor(&[("path", "/")])])).unwrap();
+    assert_eq!(response.statuses[0].current_limit, None);
+}
+
+#[test]
+fn refusal_has_the_headers_and_the_body_of_its_form() {
+    let sidecar = Sidecar::refusing("search");
+    let refused = |key| sidecar.ask(&request(vec![descriptor(&[(key, "x")])])).unwrap();
+    let problem = refused("path");
+    let fields = headers(&problem);
+    assert_eq!(fields["content-type"], "application/problem+json");
+    assert_eq!(fields["x-ratelimit-reason"], "cluster_overload");
+    assert!(fields["retry-after"].parse::<u64>().unwrap() >= 1, "{fields:?}");
+    let body = String::from_utf8(problem.raw_body.clone()).unwrap();
+    assert!(body.contains("\"status\":429") && body.contains("cluster_overload"), "{body}");
+    let expected = [("bucket", "search"), ("decision", "over_limit"), ("reason", "cluster_overload")];
+    assert_eq!(metadata(&problem), expected.into());
+
+    let bare = refused("bare");
+    let mut without_type = fields.clone();
+    without_type.remove("content-type");
+    assert_eq!(headers(&bare).into_keys().collect::<Vec<_>>(), without_type.into_keys().collect::<Vec<_>>());
+    assert!(bare.raw_body.is_empty());
+
+    let grpc = refused("grpc");
+    let fields = headers(&grpc);
+    let names: Vec<&str> = fields.keys().copied().collect();
+    assert_eq!(names, ["grpc-retry-pushback-ms", "grpc-status-details-bin", "x-ratelimit-reason"]);
+    assert!(String::from_utf8(grpc.raw_body.clone()).unwrap().starts_with("All callers together"));
+}
+
+#[test]
+fn withheld_refusal_is_ok_with_one_header_for_the_request() {
+    for is_killed in [false, true] {
+        let sidecar = Sidecar::refusing("checkout");
+        sidecar.plane.refuse("search", Reason::ClusterOverload).unwrap();
+        if is_killed {
+            sidecar.plane.kill(true);
+        } else {
+            sidecar.plane.shadow("checkout", true).unwrap();
+            sidecar.plane.shadow("search", true).unwrap();
+        }
+        let both = request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]);
+        let response = sidecar.ask(&both).unwrap();
+        assert_eq!((response.overall_code(), codes(&response)), (Code::Ok, vec![Code::Ok; 2]));
+        let [header] = &response.request_headers_to_add[..] else { panic!("{response:?}") };
+        assert_eq!((header.key.as_str(), header.value.as_str()), ("x-plimsoll-shadow", "drop"));
+        assert!(response.response_headers_to_add.is_empty() && response.raw_body.is_empty());
+        let expected = [("bucket", "checkout"), ("decision", "shadow"), ("reason", "cluster_overload")];
+        assert_eq!(metadata(&response), expected.into());
+        assert_eq!(sidecar.counts("checkout").would_refuse, 1);
+        assert_eq!(sidecar.count("withheld"), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! Exact quotas behind descriptors: all or none are debited, and the refusal shows the quota.
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn used_up_quota_is_shown_as_the_current_limit_with_its_reset() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.quota("checkout", 2, HOUR).unwrap();
+    let ask = |tenant| sidecar.ask(&request(vec![descriptor(&[("account", tenant)])])).unwrap();
+    for _ in 0..2 {
+        assert_eq!(ask("acme").overall_code(), Code::Ok);
+    }
+    // The second refusal is from memory.
+    for _ in 0..2 {
+        let response = ask("acme");
+        assert_eq!(response.overall_code(), Code::OverLimit);
+        let [status] = response.statuses.as_slice() else { panic!("one status") };
+        let limit = status.current_limit.clone().unwrap();
+        assert_eq!((limit.name.as_str(), limit.requests_per_unit, limit.unit()), ("checkout", 2, Unit::Hour));
+        assert_eq!(status.duration_until_reset.unwrap().seconds, 3_600);
+        let fields = headers(&response);
+        assert_eq!(fields["ratelimit-policy"], "\"checkout\";q=2;w=3600");
+        assert_eq!(fields["ratelimit"], "\"checkout\";r=0;t=3600");
+        assert_eq!(fields["x-ratelimit-reason"], "tenant_quota_exceeded");
+        assert_eq!(metadata(&response)["reason"], "tenant_quota_exceeded");
+    }
+    assert_eq!(ask("globex").overall_code(), Code::Ok);
+    sidecar.plane.advance(HOUR);
+    assert_eq!(ask("acme").overall_code(), Code::Ok);
+    let counts = sidecar.counts("checkout");
+    assert_eq!((counts.offered, counts.refused), (5, 1), "a refusal from memory is not offered");
+}
+
+#[test]
+fn kept_refusals_of_two_quotas_are_told_apart() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.quota("search", 1, HOUR).unwrap();
+    let policy = || {
+        let response = sidecar.ask(&request(vec![descriptor(&[("bare", "x")])])).unwrap();
+        headers(&response).get("ratelimit-policy").map(|policy| (*policy).to_owned())
+    };
+    assert_eq!(policy(), None);
+    assert_eq!(policy().unwrap(), "\"search\";q=1;w=3600");
+    sidecar.plane.quota("search", 1, HOUR * 24).unwrap();
+    assert_eq!(policy().unwrap(), "\"search\";q=1;w=86400");
+}
+
+#[test]
+fn descriptors_with_quotas_are_debited_together_or_not_at_all() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.quota("checkout", 3, HOUR).unwrap();
+    // Each request costs 5.
+    sidecar.plane.quota("search", 5, HOUR).unwrap();
+    let both = || request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/x")])]);
+    assert_eq!(sidecar.ask(&both()).unwrap().overall_code(), Code::Ok);
+    let refused = sidecar.ask(&both()).unwrap();
+    assert_eq!(codes(&refused), [Code::Ok, Code::OverLimit]);
+    // Two of three tokens are left.
+    let alone = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap().overall_code();
+    assert_eq!([alone(), alone(), alone()], [Code::Ok, Code::Ok, Code::OverLimit]);
+}
+
+#[test]
+fn shadow_marks_what_a_quota_would_refuse() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.quota("checkout", 1, HOUR).unwrap();
+    sidecar.plane.shadow("checkout", true).unwrap();
+    let ask = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
+    assert!(ask().request_headers_to_add.is_empty());
+    let response = ask();
+    assert_eq!(response.overall_code(), Code::Ok);
+    assert_eq!(response.request_headers_to_add[0].key, "x-plimsoll-shadow");
+    assert_eq!(metadata(&response)["reason"], "tenant_quota_exceeded");
+}
+
+#[test]
+fn check_without_hits_takes_no_token() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.quota("checkout", 1, HOUR).unwrap();
+    let mut check = descriptor(&[("account", "acme")]);
+    check.hits_addend = Some(UInt64Value { value: 0 });
+    for _ in 0..3 {
+        assert_eq!(sidecar.ask(&request(vec![check.clone()])).unwrap().overall_code(), Code::Ok);
+    }
+    let ask = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap().overall_code();
+    assert_eq!([ask(), ask()], [Code::Ok, Code::OverLimit]);
+    assert_eq!(sidecar.ask(&request(vec![check])).unwrap().overall_code(), Code::OverLimit, "from memory");
+}
