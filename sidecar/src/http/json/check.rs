@@ -1,0 +1,140 @@
+//! `POST /v1/check`: decides about one request or a batch.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response};
+use http_body_util::Full;
+use plimsoll_client::middleware::COST_MAX;
+use plimsoll_client::{Decided, KeyRequest, Limiter, TraceId, Verdict};
+use plimsoll_core::names::DEFAULT_TENANT;
+use serde::Serialize;
+
+use super::read::{At, Body, check_batch, check_bucket, read};
+use super::types::{BatchAnswer, Check, CheckAnswer, CheckBatch, QuotaAnswer, Text};
+use crate::http::Inner;
+use crate::http::counts::{Counts, Endpoint, Outcome};
+use crate::http::problem::Problem;
+use crate::rules::Rules;
+
+/// Answers a body. All of it is checked before anything is decided, so that an invalid batch counts for nothing.
+pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
+    let (limiter, in_force) = (port.limits.limiter(), port.limits.in_force());
+    let rules = &in_force.rules;
+    match read::<Check<'_>, CheckBatch<'_>>(body)? {
+        Body::Single(check) => {
+            let key = check.key(rules, At(None))?;
+            let decided = limiter.decide_with_quotas(key, check.trace()).await;
+            let answer = answer_of(limiter, key, &decided);
+            count(&port.counts, &answer);
+            Ok(json(&answer))
+        }
+        Body::Batch(batch) => {
+            check_batch("requests", &batch.requests)?;
+            let checks = batch.requests.iter().enumerate();
+            let keys = checks.map(|(index, check)| check.key(rules, At(Some(("requests", index)))));
+            let keys: Vec<KeyRequest<'_>> = keys.collect::<Result<_, _>>()?;
+            let together = batch.together == Some(true);
+            let decided = if together {
+                let trace = batch.requests.iter().find_map(Check::trace);
+                let mut decided = Vec::with_capacity(keys.len());
+                limiter.decide_together_with_quotas(&keys, trace, &mut decided).await;
+                decided
+            } else {
+                let requests = keys.iter().zip(&batch.requests);
+                // All wait for the store at once.
+                join_all(requests.map(|(key, check)| limiter.decide_with_quotas(*key, check.trace()))).await
+            };
+            let results = keys.iter().zip(&decided).map(|(key, decided)| answer_of(limiter, *key, decided));
+            let results: Vec<CheckAnswer> = results.collect();
+            results.iter().for_each(|answer| count(&port.counts, answer));
+            let allowed = together.then(|| results.iter().all(|answer| answer.allowed));
+            Ok(json(&BatchAnswer { allowed, results }))
+        }
+    }
+}
+
+impl Check<'_> {
+    fn key(&self, rules: &Rules, at: At<'_>) -> Result<KeyRequest<'_>, Problem> {
+        check_bucket(rules, at, &self.bucket)?;
+        let cost = self.cost.unwrap_or(1);
+        if !(1..=COST_MAX).contains(&cost) {
+            return Err(Problem::of_field(
+                at.member("cost"),
+                format!("{cost} is not a number from 1 to {COST_MAX}"),
+            ));
+        }
+        Ok(KeyRequest { bucket: self.bucket.as_str(), tenant: tenant_of(self.tenant.as_ref()), cost })
+    }
+
+    fn trace(&self) -> Option<TraceId> {
+        TraceId::of_traceparent(self.traceparent.as_ref()?.as_str().as_bytes())
+    }
+}
+
+/// Returns the tenant that a body names; the limiter counts an invalid name as the class `default`.
+pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
+    tenant.map_or(DEFAULT_TENANT, Text::as_str)
+}
+
+fn answer_of(limiter: &Limiter, key: KeyRequest<'_>, decided: &Decided) -> CheckAnswer {
+    let refusal = match decided.verdict {
+        Verdict::Admit => None,
+        Verdict::Refuse(refusal) => Some(refusal),
+    };
+    CheckAnswer {
+        allowed: refusal.is_none(),
+        reason: refusal.map(|refusal| refusal.reason().as_str()),
+        retry_after_ms: refusal.map(|refusal| millis(refusal.retry_after())),
+        limit_rps: limiter.limit(key.bucket),
+        quota: decided.quota.as_ref().map(|quota| QuotaAnswer {
+            name: quota.name.to_string(),
+            max: quota.rate.max(),
+            refill: quota.rate.refill(),
+            every_ms: quota.rate.every_ms(),
+        }),
+        withheld: decided.withheld.map(|reason| reason.as_str()),
+    }
+}
+
+/// Rounds up to whole milliseconds, at least one, so that no caller retries too early.
+fn millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
+}
+
+fn count(counts: &Counts, answer: &CheckAnswer) {
+    let outcome = match (answer.allowed, answer.withheld) {
+        (false, _) => Outcome::Refused,
+        (true, None) => Outcome::Allowed,
+        (true, Some(_)) => Outcome::Withheld,
+    };
+    counts.count(Endpoint::V1Check, outcome);
+}
+
+fn json(answer: &impl Serialize) -> Response<Full<Bytes>> {
+    // Texts and numbers always serialize.
+    let body = serde_json::to_vec(answer).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_rounded_up_to_whole_milliseconds() {
+        for (wait, expected) in [
+            (Duration::ZERO, 1),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(2), 2),
+            (Duration::from_nanos(2_000_001), 3),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(millis(wait), expected, "{wait:?}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `POST /v1/check` and `POST /v1/report`: callers that name bucket and tenant in a JSON body.
+//!
+//! Bodies are read strictly, so that a misspelt member is an error with its place instead of a limit that is missing.
+//! What callers of the caller choose, tenant and trace, is never an error: an invalid tenant counts as the class
+//! `default`.
+
+mod check;
+mod read;
+mod report;
+mod types;
+
+pub(super) use self::check::check;
+pub(super) use self::read::check_content_type;
+pub(super) use self::report::report;
+pub(super) use self::types::{BatchAnswer, Check, CheckAnswer, CheckBatch, Report, ReportBatch};
+
+use super::counts::Endpoint;
+
+/// The most requests or reports of one body.
+pub(super) const BATCH_MAX: usize = 256;
+
+/// A call whose body is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Check,
+    Report,
+}
+
+impl Call {
+    pub(super) const fn endpoint(self) -> Endpoint {
+        match self {
+            Self::Check => Endpoint::V1Check,
+            Self::Report => Endpoint::V1Report,
+        }
+    }
+}

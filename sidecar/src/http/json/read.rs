@@ -1,0 +1,117 @@
+//! Reading of bodies: one object or a batch, with the place of what is invalid.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use plimsoll_core::names::check_name;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::BATCH_MAX;
+use super::types::Text;
+use crate::http::problem::Problem;
+use crate::rules::Rules;
+
+/// A body: one object, or a batch of them.
+#[derive(Debug)]
+pub(super) enum Body<S, B> {
+    Single(S),
+    Batch(B),
+}
+
+/// The members that tell a batch.
+#[derive(Deserialize)]
+struct Members {
+    requests: Option<IgnoredAny>,
+    reports: Option<IgnoredAny>,
+}
+
+/// Checks that a request says that its body is JSON. Callers on the web could otherwise send one without asking (CORS).
+pub(in crate::http) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut values = headers.get_all(CONTENT_TYPE).iter();
+    let essence = |value: &[u8]| {
+        let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
+        essence.trim_ascii().eq_ignore_ascii_case(b"application/json")
+    };
+    match (values.next(), values.next()) {
+        (Some(value), None) if essence(value.as_bytes()) => Ok(()),
+        _ => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body must be JSON: send one header `content-type: application/json`".to_owned(),
+        )),
+    }
+}
+
+/// Reads a body.
+pub(super) fn read<'a, S: Deserialize<'a>, B: Deserialize<'a>>(
+    body: &'a [u8],
+) -> Result<Body<S, B>, Problem> {
+    if is_batch(body) { object(body).map(Body::Batch) } else { object(body).map(Body::Single) }
+}
+
+/// Returns true if a body has a member that only batches have. Most bodies do not contain its name at all.
+fn is_batch(body: &[u8]) -> bool {
+    let contains = |name: &[u8]| body.windows(name.len()).any(|window| window == name);
+    if !contains(b"requests\"") && !contains(b"reports\"") {
+        return false;
+    }
+    let members = serde_json::from_slice::<Members>(body);
+    members.is_ok_and(|members| members.requests.is_some() || members.reports.is_some())
+}
+
+fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).or_else(|_| object_with_place(body))
+}
+
+/// Reads an invalid body again, for the place of the fault.
+#[cold]
+fn object_with_place<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let object = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        // A body as a whole has the path `.`, and `?` stands for a part that was not reached.
+        let path = error.path().to_string();
+        let field = path.trim_end_matches('?').trim_end_matches('.');
+        Problem::of_field(field, error.inner())
+    })?;
+    reader.end().map_err(|error| Problem::of_field("", error))?;
+    Ok(object)
+}
+
+/// Checks the length of a batch.
+pub(super) fn check_batch<T>(member: &str, batch: &[T]) -> Result<(), Problem> {
+    match batch.len() {
+        0 => Err(Problem::of_field(member, "the list is empty")),
+        1..=BATCH_MAX => Ok(()),
+        length => Err(Problem::of_field(
+            member,
+            format!("{length} are too many: send at most {BATCH_MAX} in a body"),
+        )),
+    }
+}
+
+/// Checks the bucket of an object at a place.
+pub(super) fn check_bucket(rules: &Rules, at: At<'_>, bucket: &Text<'_>) -> Result<(), Problem> {
+    if rules.takes(bucket.as_str()) {
+        return Ok(());
+    }
+    Err(match check_name(bucket.as_str()) {
+        Err(fault) => Problem::of_field(at.member("bucket"), fault),
+        Ok(()) => Problem::of_field(
+            at.member("bucket"),
+            "it is not among `buckets` of the sidecar's rules: correct the name, or add it there",
+        ),
+    })
+}
+
+/// The place of an object: the whole body, or an element of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'a>(pub(super) Option<(&'a str, usize)>);
+
+impl At<'_> {
+    /// Returns the place of a member.
+    pub(super) fn member(self, name: &str) -> String {
+        match self.0 {
+            None => name.to_owned(),
+            Some((batch, index)) => format!("{batch}[{index}].{name}"),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The bodies of requests and answers. The OpenAPI document has its schemas from these types and their comments.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+/// A text that is borrowed from the body unless it has escapes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(transparent)]
+pub(in crate::http) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Text<'_> {
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl JsonSchema for Text<'_> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Text".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        str::json_schema(generator)
+    }
+}
+
+/// A request to decide about.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Check<'a> {
+    /// The bucket: 1 to 128 bytes of `A-Z a-z 0-9 . _ : / @ -`. If the rules of the sidecar list buckets, one of them.
+    #[serde(borrow)]
+    #[schemars(length(min = 1, max = 128))]
+    pub(super) bucket: Text<'a>,
+    /// The tenant. By default, and if it is not a name as that of a bucket, it is the class `default`.
+    #[serde(borrow)]
+    #[schemars(extend("default" = "default"))]
+    pub(super) tenant: Option<Text<'a>>,
+    /// The number of requests that this one counts as: it is admitted or refused as a whole. By default 1.
+    #[schemars(range(min = 1, max = 10_000), extend("default" = 1))]
+    pub(super) cost: Option<u32>,
+    /// The header `traceparent` of the request (W3C Trace Context). Where the coin of the bucket is coherent, all services
+    /// decide alike about the requests of one trace. A malformed one is as none.
+    #[serde(borrow)]
+    pub(super) traceparent: Option<Text<'a>>,
+}
+
+/// Requests to decide about.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct CheckBatch<'a> {
+    /// The requests.
+    #[serde(borrow)]
+    #[schemars(length(min = 1, max = 256))]
+    pub(super) requests: Vec<Check<'a>>,
+    /// True if the requests are parts of one, such as a request that counts for a workspace and for a user: all are
+    /// admitted or none is, by one draw, and the first `traceparent` is that of all. By default each is decided on its
+    /// own.
+    #[schemars(extend("default" = false))]
+    pub(super) together: Option<bool>,
+}
+
+/// A decision.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::http) struct CheckAnswer {
+    /// True if the request is admitted. In a batch with `together` this is the decision of this key alone.
+    pub(super) allowed: bool,
+    /// The reason of a refusal, such as `cluster_overload`, `tenant_limit` or `tenant_quota_exceeded`. There may be new
+    /// ones in the future.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reason: Option<&'static str>,
+    /// The time after which the caller may try again, in milliseconds, with a random part so that refused callers do not
+    /// all return at once; for a quota that is used up, the time until it has tokens again. Only for refusals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub(super) retry_after_ms: Option<u64>,
+    /// The limit of the bucket over all zones in requests/s, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit_rps: Option<f64>,
+    /// The exact quota that refused the request, or would have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) quota: Option<QuotaAnswer>,
+    /// The reason of a refusal that was decided but not carried out: in shadow mode, while killed, or outside of the
+    /// canary. The request is admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) withheld: Option<&'static str>,
+}
+
+/// An exact quota.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::http) struct QuotaAnswer {
+    /// The name.
+    pub(super) name: String,
+    /// The requests of a full quota.
+    pub(super) max: u64,
+    /// The requests that each refill adds.
+    pub(super) refill: u64,
+    /// The time between two refills, in milliseconds.
+    pub(super) every_ms: u64,
+}
+
+/// Decisions, in the order of the requests.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(in crate::http) struct BatchAnswer {
+    /// The decision about all requests. Only with `together`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) allowed: Option<bool>,
+    /// The decision about each request.
+    pub(super) results: Vec<CheckAnswer>,
+}
+
+/// The response to an admitted request, as the caller observed it. Either `status` or `failed` is given.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct Report<'a> {
+    /// The bucket of the request.
+    #[serde(borrow)]
+    #[schemars(length(min = 1, max = 128))]
+    pub(super) bucket: Text<'a>,
+    /// The tenant of the request.
+    #[serde(borrow)]
+    pub(super) tenant: Option<Text<'a>>,
+    /// The HTTP status of the response. One from 500 is a failure.
+    #[schemars(range(min = 100, max = 599))]
+    pub(super) status: Option<u16>,
+    /// True if the service failed, for protocols without an HTTP status.
+    pub(super) failed: Option<bool>,
+    /// The time from the check to the response, in milliseconds. Without it the gates of a rollout cannot compare latency.
+    #[schemars(range(min = 0, max = 86_400_000))]
+    pub(super) latency_ms: Option<f64>,
+}
+
+/// Responses to admitted requests.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct ReportBatch<'a> {
+    /// The responses.
+    #[serde(borrow)]
+    #[schemars(length(min = 1, max = 256))]
+    pub(super) reports: Vec<Report<'a>>,
+}

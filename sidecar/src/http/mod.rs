@@ -1,0 +1,142 @@
+//! The HTTP port: answers proxies that check each request (`/check`, `/nginx`) and callers that ask in JSON
+//! (`/v1/check`, `/v1/report`).
+//!
+//! `proxy` reads the original request from headers, `json` reads bodies. Both decide through the limiter, and the answer
+//! depends on nothing but its decision.
+
+mod counts;
+mod json;
+mod openapi;
+mod problem;
+mod proxy;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::counts::Count;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::ALLOW;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use plimsoll_admin::access::Access;
+
+use self::counts::{Counts, Outcome};
+use self::problem::Problem;
+use self::proxy::Style;
+use crate::limits::Limits;
+use crate::serve::{Caller, read_within};
+
+/// The largest body of a request, in bytes.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// The header in which a proxy presents its token, so that `authorization` may be its caller's.
+const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-token");
+
+/// The checks over HTTP. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Service {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    limits: Limits,
+    access: Access,
+    counts: Counts,
+}
+
+/// The first step of an answer, made of the head of the request.
+enum Begun {
+    /// The whole answer.
+    Answered(Response<Full<Bytes>>),
+    /// The answer needs the body.
+    NeedsBody(json::Call),
+}
+
+impl Service {
+    /// Serves the decisions of this limiter. `access` has the tokens of callers beyond loopback.
+    pub(crate) fn new(limits: Limits, access: Access) -> Self {
+        Self { inner: Arc::new(Inner { limits, access, counts: Counts::default() }) }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn answer(&self, caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        match self.inner.begin(caller, head).await {
+            Begun::Answered(response) => response,
+            Begun::NeedsBody(call) => match read_within(body, BODY_BYTES_MAX).await {
+                Ok(body) => self.inner.end(call, &body).await,
+                Err(error) => self.inner.invalid(call, Problem::of_body(&error)),
+            },
+        }
+    }
+
+    /// Returns the requests so far, by endpoint and result. A batch counts once for each of its requests.
+    pub(crate) fn counts(&self) -> Vec<Count> {
+        self.inner.counts.requests()
+    }
+
+    /// Returns the mistakes in requests of proxies, by kind: headers that are missing or malformed.
+    pub(crate) fn mistakes(&self) -> Vec<(&'static str, u64)> {
+        self.inner.counts.mistakes()
+    }
+}
+
+impl Inner {
+    /// Answers a request by its head, or returns the call that its body belongs to.
+    async fn begin(&self, caller: Caller, head: Parts) -> Begun {
+        let path = head.uri.path();
+        if caller.needs_token
+            && path != openapi::PATH
+            && let Err(denied) =
+                self.access.check_token(caller.from, (&head.method, path), &head.headers, &TOKEN_HEADER)
+        {
+            return Begun::Answered(Problem::from(denied).response());
+        }
+        match path {
+            "/check" => Begun::Answered(proxy::answer(self, Style::VERBATIM, head).await),
+            "/nginx" => Begun::Answered(proxy::answer(self, Style::NGINX, head).await),
+            "/v1/check" => self.begin_json(json::Call::Check, &head),
+            "/v1/report" => self.begin_json(json::Call::Report, &head),
+            openapi::PATH => Begun::Answered(match head.method {
+                Method::GET | Method::HEAD => openapi::response(),
+                _ => not_allowed("GET, HEAD"),
+            }),
+            _ => Begun::Answered(Problem::not_found(path).response()),
+        }
+    }
+
+    fn begin_json(&self, call: json::Call, head: &Parts) -> Begun {
+        if head.method != Method::POST {
+            return Begun::Answered(not_allowed("POST"));
+        }
+        match json::check_content_type(&head.headers) {
+            Ok(()) => Begun::NeedsBody(call),
+            Err(problem) => Begun::Answered(self.invalid(call, problem)),
+        }
+    }
+
+    /// Answers a request with its whole body.
+    async fn end(&self, call: json::Call, body: &[u8]) -> Response<Full<Bytes>> {
+        let answered = match call {
+            json::Call::Check => json::check(self, body).await,
+            json::Call::Report => json::report(self, body),
+        };
+        answered.unwrap_or_else(|problem| self.invalid(call, problem))
+    }
+
+    fn invalid(&self, call: json::Call, problem: Problem) -> Response<Full<Bytes>> {
+        self.counts.count(call.endpoint(), Outcome::Invalid);
+        problem.response()
+    }
+}
+
+fn not_allowed(methods: &'static str) -> Response<Full<Bytes>> {
+    let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path takes {methods}"));
+    let mut response = problem.response();
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}

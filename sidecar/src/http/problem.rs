@@ -1,0 +1,106 @@
+//! The answers to requests that cannot be served as they are: problem documents (RFC 9457).
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use plimsoll_admin::access::Denied;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::serve::BodyError;
+
+/// The longest path that an answer repeats, in characters.
+const PATH_CHARS_MAX: usize = 100;
+
+/// A fault of a request.
+#[derive(Clone, Debug)]
+pub(super) struct Problem(Box<Fault>);
+
+#[derive(Clone, Debug)]
+struct Fault {
+    status: StatusCode,
+    detail: String,
+    field: Option<String>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+/// A problem document (RFC 9457) about a request that is not served.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
+pub(super) struct Document<'a> {
+    /// Always `about:blank`.
+    r#type: &'a str,
+    /// The name of the status.
+    title: &'a str,
+    /// The HTTP status.
+    status: u16,
+    /// The fault, and what to do.
+    detail: &'a str,
+    /// The place of the member that is invalid, such as `requests[3].cost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: String) -> Self {
+        Self(Box::new(Fault { status, detail, field: None, header: None }))
+    }
+
+    /// Makes the problem of an invalid member of a body.
+    pub(super) fn of_field(field: impl Into<String>, fault: impl std::fmt::Display) -> Self {
+        let field = field.into();
+        let detail = if field.is_empty() { fault.to_string() } else { format!("`{field}`: {fault}") };
+        let field = Some(field).filter(|field| !field.is_empty());
+        Self(Box::new(Fault { status: StatusCode::BAD_REQUEST, detail, field, header: None }))
+    }
+
+    /// Makes the problem of a body that cannot be read.
+    pub(super) fn of_body(error: &BodyError) -> Self {
+        let status = match error {
+            BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            BodyError::TooManyBegun => StatusCode::SERVICE_UNAVAILABLE,
+            BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            BodyError::Broken(_) => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, error.to_string())
+    }
+
+    pub(super) fn not_found(path: &str) -> Self {
+        let path: String = path.chars().take(PATH_CHARS_MAX).collect();
+        let paths = "/check, /nginx, /v1/check, /v1/report and /openapi.json";
+        Self::new(StatusCode::NOT_FOUND, format!("`{path}` is no path of this port, which serves {paths}"))
+    }
+
+    /// Makes the answer.
+    #[cold]
+    pub(super) fn response(self) -> Response<Full<Bytes>> {
+        let Fault { status, detail, field, header } = *self.0;
+        let title = status.canonical_reason().unwrap_or("Error");
+        let document = Document {
+            r#type: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail: &detail,
+            field: field.as_deref(),
+        };
+        // Texts and a number always serialize.
+        let body = serde_json::to_vec(&document).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        response.headers_mut().extend(header);
+        response
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        Self(Box::new(Fault {
+            status: denied.status,
+            detail: denied.error,
+            field: None,
+            header: denied.field,
+        }))
+    }
+}

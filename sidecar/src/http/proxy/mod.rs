@@ -1,0 +1,179 @@
+//! `/check` and `/nginx`: a proxy asks about each of its requests and hands on the answer.
+
+mod original;
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body_util::Full;
+use plimsoll_client::middleware::{COST_MAX, Head, RefusalFormat, RefusalOf};
+use plimsoll_client::{Decided, KeyRequest, TraceId, Verdict};
+use plimsoll_core::names::check_name;
+
+use self::original::{Names, Original};
+use super::Inner;
+use super::counts::{Endpoint, Mistake, Outcome};
+use crate::limits::Http;
+use crate::rules::{BUCKET_HEADER, COST_HEADER, HttpTenant};
+
+/// The header of an admitted request whose refusal was not carried out, and its value.
+const SHADOW: HeaderName = HeaderName::from_static("x-plimsoll-shadow");
+const SHADOW_DROP: HeaderValue = HeaderValue::from_static("drop");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// The dialect of a proxy: the statuses that it understands, and the headers of the original request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Style {
+    endpoint: Endpoint,
+    names: Names,
+    allowed: StatusCode,
+    refused: StatusCode,
+    /// True if a refusal has a body: the proxy hands it on.
+    has_body: bool,
+}
+
+impl Style {
+    /// Proxies that hand on every answer other than 2xx as it is: Caddy, Traefik, HAProxy by a script.
+    pub(super) const VERBATIM: Self = Self {
+        endpoint: Endpoint::Check,
+        names: Names::FORWARDED,
+        allowed: StatusCode::OK,
+        refused: StatusCode::TOO_MANY_REQUESTS,
+        has_body: true,
+    };
+    /// nginx, whose `auth_request` knows 401 and 403 alone, and throws bodies away.
+    pub(super) const NGINX: Self = Self {
+        endpoint: Endpoint::Nginx,
+        names: Names::ORIGINAL,
+        allowed: StatusCode::NO_CONTENT,
+        refused: StatusCode::FORBIDDEN,
+        has_body: false,
+    };
+}
+
+/// Answers a request of a proxy. Never an error: a mistake of the proxy admits.
+pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<Full<Bytes>> {
+    let asked = match ask(port, style, head) {
+        None => None,
+        Some(Asked::Decided(response)) => Some(response),
+        Some(Asked::ByQuotas { deciding, bucket }) => Some(respond(port, style, &bucket, &deciding.await)),
+    };
+    asked.unwrap_or_else(|| {
+        port.counts.count(style.endpoint, Outcome::Passed);
+        empty(style.allowed)
+    })
+}
+
+/// A request whose bucket has exact quotas waits for them; every other one is answered at once.
+enum Asked<F> {
+    Decided(Response<Full<Bytes>>),
+    ByQuotas { deciding: F, bucket: String },
+}
+
+/// Asks the limiter about a request; `None` if it passes without a decision.
+fn ask(
+    port: &Inner,
+    style: Style,
+    head: Parts,
+) -> Option<Asked<impl Future<Output = Decided> + Send + use<>>> {
+    let in_force = port.limits.in_force();
+    match &in_force.http {
+        Http::Headers { tenant } => {
+            let request = Request::from_parts(head, ());
+            let head = Head::of(&request);
+            // Without rules no path is compared, and the method matters for preflights alone.
+            if original::is_preflight(head, style.names) {
+                return None;
+            }
+            let (key, mistake) = by_headers(head, tenant, |name| in_force.rules.takes(name));
+            mistake.into_iter().for_each(|mistake| port.counts.mistake(mistake));
+            key.map(|key| decide(port, style, head, key))
+        }
+        Http::Rules(rules) => {
+            let Original { request, mistakes } = Original::of(head, style.names);
+            mistakes.into_iter().flatten().for_each(|mistake| port.counts.mistake(mistake));
+            let head = Head::of(&request);
+            rules.ask(head, |key| decide(port, style, head, key)).ok()
+        }
+    }
+}
+
+/// Returns the key that the headers of a proxy name, if they name one, and the mistake in them.
+fn by_headers<'a>(
+    head: Head<'a>,
+    tenant: &'a HttpTenant,
+    takes: impl FnOnce(&str) -> bool,
+) -> (Option<KeyRequest<'a>>, Option<Mistake>) {
+    let bucket = match head.header(&BUCKET_HEADER) {
+        Some(bucket) if check_name(bucket).is_err() => return (None, Some(Mistake::Bucket)),
+        Some(bucket) if !takes(bucket) => return (None, Some(Mistake::BucketNotListed)),
+        Some(bucket) => bucket,
+        None if head.headers.contains_key(&BUCKET_HEADER) => return (None, Some(Mistake::Bucket)),
+        None => return (None, Some(Mistake::NoBucket)),
+    };
+    let cost = match head.headers.get(&COST_HEADER) {
+        None => Some(1),
+        Some(_) => head.header(&COST_HEADER).and_then(cost_of),
+    };
+    let mistake = cost.is_none().then_some(Mistake::Cost);
+    (Some(KeyRequest { bucket, tenant: tenant.of(head), cost: cost.unwrap_or(1) }), mistake)
+}
+
+/// Returns the number of requests that a request counts as: digits alone, from 1 to [`COST_MAX`].
+fn cost_of(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|cost| is_number && (1..=COST_MAX).contains(cost))
+}
+
+fn decide(
+    port: &Inner,
+    style: Style,
+    head: Head<'_>,
+    key: KeyRequest<'_>,
+) -> Asked<impl Future<Output = Decided> + Send + use<>> {
+    let limiter = port.limits.limiter();
+    let trace = head.header(&TRACEPARENT).and_then(|value| TraceId::of_traceparent(value.as_bytes()));
+    if limiter.has_quotas(key.bucket) {
+        let deciding = limiter.decide_with_quotas(key, trace);
+        return Asked::ByQuotas { deciding, bucket: key.bucket.to_owned() };
+    }
+    Asked::Decided(respond(port, style, key.bucket, &limiter.decide(key, trace)))
+}
+
+fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Response<Full<Bytes>> {
+    let outcome = match (decided.verdict, decided.withheld) {
+        (Verdict::Refuse(refusal), _) => {
+            port.counts.count(style.endpoint, Outcome::Refused);
+            let (limit, quota) = (port.limits.limiter().limit(bucket), decided.quota.as_deref());
+            let of = RefusalOf { refusal, bucket: Some(bucket), limit, quota, at: SystemTime::now() };
+            return refused(style, &of);
+        }
+        (Verdict::Admit, None) => Outcome::Allowed,
+        (Verdict::Admit, Some(_)) => Outcome::Withheld,
+    };
+    port.counts.count(style.endpoint, outcome);
+    let mut response = empty(style.allowed);
+    if outcome == Outcome::Withheld {
+        response.headers_mut().insert(SHADOW, SHADOW_DROP);
+    }
+    response
+}
+
+/// Makes the refusal: the HTTP form, also for gRPC requests, because only its status tells a proxy to refuse.
+fn refused(style: Style, of: &RefusalOf<'_>) -> Response<Full<Bytes>> {
+    let response = RefusalFormat::default().status(style.refused).http(of);
+    if style.has_body {
+        return response.map(Full::new);
+    }
+    let mut response = response.map(|_| Full::default());
+    response.headers_mut().remove(http::header::CONTENT_TYPE);
+    response
+}
+
+fn empty(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,161 @@
+//! The OpenAPI document: it is the committed one, its examples are answered as it says, and an independent program finds it
+//! valid.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Map, json};
+
+use super::*;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/sidecar-openapi.json");
+
+/// Reads the document and examples of answers, and validates both.
+const VALIDATE: &str = "
+import json, sys
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+document, answers = json.load(sys.stdin)
+OpenAPIV31SpecValidator(document).validate()
+for pointer, bodies in answers:
+    schema = {'$ref': '#' + pointer, **document}
+    for body in bodies:
+        Draft202012Validator(schema).validate(body)
+";
+
+/// Notes a skipped test for `./test`.
+pub(super) fn note_skipped(reason: &str) {
+    if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(skipped).unwrap();
+        writeln!(file, "{reason}").unwrap();
+    }
+}
+
+#[test]
+fn document_is_the_committed_one() {
+    let text = super::super::openapi::text();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(PAGE, &text).unwrap();
+    }
+    // The order of members may depend on features of other crates.
+    let committed = std::fs::read_to_string(PAGE).unwrap_or_default();
+    assert!(
+        serde_json::from_str::<Value>(&committed).ok() == Some(super::super::openapi::document()),
+        "{PAGE} is out of date: UPDATE_DOCS=1 cargo test -p plimsoll-sidecar openapi writes it anew"
+    );
+    let answer = Port::new().get("/openapi.json", &[]);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")));
+    assert_eq!(answer.body, text);
+    let request = Request::post("/openapi.json").body("").unwrap();
+    assert_eq!(Port::new().ask(request).header("allow"), Some("GET, HEAD"));
+}
+
+/// Returns the operations with their paths.
+fn operations(document: &Value) -> Vec<(&str, &Value)> {
+    let paths = document["paths"].as_object().unwrap();
+    paths.iter().map(|(path, operation)| (path.as_str(), &operation["post"])).collect()
+}
+
+fn object(value: &Value) -> &Map<String, Value> {
+    value.as_object().unwrap()
+}
+
+/// Sends every example of a request; returns the answers that have a body, by path.
+fn answers(document: &Value) -> Vec<(&str, Vec<Value>)> {
+    let mut answers = Vec::new();
+    for (path, operation) in operations(document) {
+        let examples = object(&operation["requestBody"]["content"]["application/json"]["examples"]);
+        assert!(examples.len() >= 3, "{path}");
+        let mut bodies = Vec::new();
+        for (name, example) in examples {
+            for rule in ["admits", "refuses", "withholds"] {
+                let port = Port::new();
+                if rule != "admits" {
+                    port.plane.limit("checkout", 0.0).unwrap();
+                    port.plane.shadow("checkout", rule == "withholds").unwrap();
+                }
+                let answer = port.post(path, &example["value"].to_string());
+                let documented = object(&operation["responses"]);
+                assert!(
+                    answer.status < 300 && documented.contains_key(&answer.status.to_string()),
+                    "{path} {name}: {answer:?}"
+                );
+                bodies.extend(Some(answer).filter(|answer| answer.status == 200).map(|answer| answer.json()));
+            }
+        }
+        answers.push((path, bodies));
+    }
+    answers
+}
+
+#[test]
+fn every_example_is_answered_with_success() {
+    let document = super::super::openapi::document();
+    let answers = answers(&document);
+    let checks = answers.iter().find(|(path, _)| *path == "/v1/check").unwrap();
+    assert!(checks.1.iter().any(|body| body["allowed"] == false), "{checks:?}");
+    assert!(checks.1.iter().any(|body| body.get("withheld").is_some()), "{checks:?}");
+}
+
+#[test]
+fn every_member_has_a_description() {
+    let document = super::super::openapi::document();
+    let schemas = object(&document["components"]["schemas"]);
+    let names: Vec<&str> = schemas.keys().map(String::as_str).collect();
+    let expected = [
+        "BatchAnswer",
+        "Check",
+        "CheckAnswer",
+        "CheckBatch",
+        "Problem",
+        "QuotaAnswer",
+        "Report",
+        "ReportBatch",
+    ];
+    assert_eq!(names, expected);
+    for (name, schema) in schemas {
+        assert!(schema["description"].is_string(), "{name}");
+        for (member, of) in object(&schema["properties"]) {
+            assert!(of["description"].is_string(), "{name}.{member}");
+        }
+    }
+}
+
+#[test]
+fn independent_program_finds_document_and_answers_valid() {
+    let document = super::super::openapi::document();
+    let of_check = |path: &str| {
+        format!("/paths/{}/post/responses/200/content/application~1json/schema", path.replace('/', "~1"))
+    };
+    let mut answers: Vec<Value> = answers(&document)
+        .into_iter()
+        .filter(|(_, bodies)| !bodies.is_empty())
+        .map(|(path, bodies)| json!([of_check(path), bodies]))
+        .collect();
+    let problem = Port::new().post("/v1/check", r#"{"bucket":"b","cost":0}"#).json();
+    answers.push(json!(["/components/schemas/Problem", [problem]]));
+    if let Err(error) = python("import jsonschema, openapi_spec_validator", "") {
+        return note_skipped(&format!("sidecar::openapi: {error}; ./test installs the packages with pip"));
+    }
+    python(VALIDATE, &json!([document, answers]).to_string()).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Runs a program in Python with the packages that `./test` installs; returns the last line of its errors.
+fn python(program: &str, input: &str) -> Result<(), String> {
+    let binary = std::env::current_exe().unwrap();
+    let packages =
+        binary.ancestors().map(|folder| folder.join("tools/python")).find(|path| Path::is_dir(path));
+    let inherited = std::env::var_os("PYTHONPATH").map(PathBuf::from);
+    let path = std::env::join_paths(packages.into_iter().chain(inherited)).unwrap();
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).env("PYTHONPATH", path).env("PYTHONDONTWRITEBYTECODE", "1");
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("python3: {error}"))?;
+    child.stdin.take().unwrap().write_all(input.as_bytes()).map_err(|error| error.to_string())?;
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let error = || errors.lines().last().unwrap_or("python3 failed").to_owned();
+    if output.status.success() { Ok(()) } else { Err(error()) }
+}

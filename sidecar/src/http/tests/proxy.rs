@@ -1,0 +1,286 @@
+//! `/check` and `/nginx`.
+
+use plimsoll_client::Reason;
+use plimsoll_client::testing::Decisions;
+
+use super::*;
+
+const BUCKET: (&str, &str) = ("x-plimsoll-bucket", "checkout");
+const RULES: &str = "
+http:
+  tenant: { header: x-tenant }
+  rules:
+    - { path: \"/orders/{id}\", methods: [GET, HEAD], bucket: orders-read }
+    - { prefix: /orders, bucket: orders-write, cost: 5 }
+    - { exact: /healthz, unlimited: true }
+";
+const REST: &str = "
+http:
+  rules:
+    - { exact: /healthz, unlimited: true }
+    - { bucket: rest }
+";
+
+fn offered(port: &Port, bucket: &str) -> u64 {
+    port.plane.counts(bucket).unwrap().offered
+}
+
+#[test]
+fn admitted_request_is_answered_in_the_dialect_of_the_proxy_without_a_body() {
+    let port = Port::new();
+    for (path, status) in [("/check", 200), ("/nginx", 204)] {
+        let answer = port.get(path, &[BUCKET, ("x-plimsoll-tenant", "acme")]);
+        assert_eq!((answer.status, answer.headers.len(), answer.body.as_str()), (status, 0, ""), "{path}");
+    }
+    assert_eq!(port.plane.tenant_counts("checkout", "acme").unwrap().admitted, 2);
+    assert_eq!(port.counts(), [("check", "allowed", 1), ("nginx", "allowed", 1)]);
+}
+
+#[test]
+fn refusal_is_the_problem_document_of_the_middleware() {
+    let port = Port::new();
+    port.plane.limit("checkout", 1_000.0).unwrap();
+    (0..1_000).for_each(|_| assert_eq!(port.get("/check", &[BUCKET]).status, 200));
+    let answer = port.get("/check", &[BUCKET]);
+    assert_eq!(answer.status, 429);
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=3).contains(&wait), "{wait}");
+    for (name, value) in [
+        ("ratelimit-policy", "\"checkout\";q=1000;w=1".to_owned()),
+        ("ratelimit", format!("\"checkout\";r=0;t={wait}")),
+        ("x-ratelimit-limit", "1000".to_owned()),
+        ("x-ratelimit-remaining", "0".to_owned()),
+        ("x-ratelimit-reason", "burst_guard".to_owned()),
+    ] {
+        assert_eq!(answer.header(name), Some(value.as_str()), "{name}");
+    }
+    assert!(answer.headers.contains_key("x-ratelimit-reset"));
+    let problem = answer.json();
+    assert_eq!((&problem["status"], &problem["reason"]), (&429.into(), &"burst_guard".into()));
+    assert_eq!(problem["violated-policies"][0], "checkout");
+    assert_eq!(port.counts(), [("check", "allowed", 1_000), ("check", "refused", 1)]);
+}
+
+#[test]
+fn nginx_gets_a_403_with_the_fields_and_no_body() {
+    let port = Port::new();
+    port.plane.limit("checkout", 0.0).unwrap();
+    let answer = port.get("/nginx", &[BUCKET]);
+    assert_eq!((answer.status, answer.body.as_str()), (403, ""));
+    for name in ["retry-after", "ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-ratelimit-reason"] {
+        assert!(answer.headers.contains_key(name), "{name}");
+    }
+    assert_eq!(answer.header("content-type"), None);
+    assert_eq!(port.counts(), [("nginx", "refused", 1)]);
+}
+
+#[test]
+fn withheld_refusal_admits_and_says_so() {
+    let port = Port::new();
+    port.plane.refuse("checkout", Reason::ClusterOverload).unwrap();
+    let withholds: [fn(&Port); 2] =
+        [|port| port.plane.shadow("checkout", true).unwrap(), |port| port.plane.kill(true)];
+    for withhold in withholds {
+        withhold(&port);
+        for (path, status) in [("/check", 200), ("/nginx", 204)] {
+            let answer = port.get(path, &[BUCKET]);
+            assert_eq!((answer.status, answer.header("x-plimsoll-shadow")), (status, Some("drop")), "{path}");
+        }
+        port.plane.shadow("checkout", false).unwrap();
+        port.plane.kill(false);
+        assert_eq!(port.get("/check", &[BUCKET]).status, 429);
+    }
+    assert_eq!(port.plane.counts("checkout").unwrap().would_refuse, 4);
+    let expected = [("check", "refused", 2), ("check", "withheld", 2), ("nginx", "withheld", 2)];
+    assert_eq!(port.counts(), expected);
+}
+
+/// The answer to a gRPC request is HTTP as well: a proxy would take the status 200 of a gRPC refusal for an admission.
+#[test]
+fn refusal_of_a_request_of_any_kind_has_the_status_of_a_refusal() {
+    let port = Port::new();
+    port.plane.refuse("checkout", Reason::ClusterOverload).unwrap();
+    for headers in [
+        &[BUCKET, ("content-type", "application/grpc+proto"), ("te", "trailers")][..],
+        &[BUCKET, ("content-type", "application/grpc-web")],
+        &[BUCKET, ("x-forwarded-method", "HEAD")],
+        &[BUCKET, ("accept", "text/html"), ("range", "bytes=0-1"), ("if-none-match", "*")],
+        &[BUCKET, ("expect", "100-continue"), ("content-length", "10")],
+        &[BUCKET, ("upgrade", "websocket"), ("connection", "upgrade")],
+        &[BUCKET, ("authorization", "Basic YWxhZGRpbg=="), ("authorization", "again")],
+    ] {
+        assert_eq!(port.get("/check", headers).status, 429, "{headers:?}");
+        assert_eq!(port.get("/nginx", headers).status, 403, "{headers:?}");
+    }
+    for method in ["HEAD", "POST", "PUT", "OPTIONS", "DELETE", "PATCH", "PROPFIND"] {
+        let request = || Request::builder().method(method).header(BUCKET.0, BUCKET.1);
+        assert_eq!(port.ask(request().uri("/check").body("").unwrap()).status, 429, "{method}");
+        assert_eq!(port.ask(request().uri("/nginx?x=1").body("").unwrap()).status, 403, "{method}");
+    }
+}
+
+#[test]
+fn preflight_passes_and_is_counted() {
+    let preflight = |method: &'static str| {
+        [BUCKET, ("origin", "https://a"), ("access-control-request-method", "PUT"), method_header(method)]
+    };
+    fn method_header(method: &'static str) -> (&'static str, &'static str) {
+        ("x-forwarded-method", method)
+    }
+    for port in [Port::new(), Port::with_rules(REST)] {
+        port.plane.refuse_all(Reason::ClusterOverload);
+        let uri = ("x-forwarded-uri", "/a");
+        assert_eq!(port.get("/check", &[&preflight("OPTIONS")[..], &[uri]].concat()).status, 200);
+        assert_eq!(port.counts(), [("check", "passed", 1)]);
+        assert_eq!(port.get("/check", &[&preflight("GET")[..], &[uri]].concat()).status, 429);
+        assert_eq!(port.get("/check", &[BUCKET, uri, method_header("OPTIONS")]).status, 429);
+        assert_eq!(port.mistakes(), []);
+    }
+}
+
+#[test]
+fn rules_compare_method_and_path_of_the_original_request() {
+    for (path, names, refused) in [
+        ("/check", ["x-forwarded-method", "x-forwarded-uri"], 429),
+        ("/nginx", ["x-original-method", "x-original-uri"], 403),
+    ] {
+        for (method, uri, bucket) in [
+            ("GET", "/orders/7", Some("orders-read")),
+            ("HEAD", "/orders/7?x=/healthz", Some("orders-read")),
+            ("PUT", "/orders/7", Some("orders-write")),
+            ("PROPFIND", "/orders/7", Some("orders-write")),
+            ("PUT", "/%6Frders/a/b", Some("orders-write")),
+            ("PUT", "/healthz/../orders", Some("orders-write")),
+            ("PUT", "/orders/<script>", Some("orders-write")),
+            ("PUT", "/orders/{a}|b^`\"\\", Some("orders-write")),
+            ("PUT", "/orders#/healthz", Some("orders-write")),
+            ("PUT", "http://shop.example/orders", Some("orders-write")),
+            ("GET", "/healthz", None),
+            ("GET", "/other", None),
+        ] {
+            let port = Port::with_rules(RULES);
+            port.plane.refuse_all(Reason::ClusterOverload);
+            // The bucket header means nothing beside rules.
+            let headers = [(names[0], method), (names[1], uri), ("x-tenant", "acme"), BUCKET];
+            let answer = port.get(path, &headers);
+            assert_eq!(answer.status == refused, bucket.is_some(), "{path} {method} {uri}: {answer:?}");
+            let Some(bucket) = bucket else {
+                assert_eq!(port.counts(), [(&path[1..], "passed", 1)], "{uri}");
+                continue;
+            };
+            let cost = if bucket == "orders-write" { 5 } else { 1 };
+            assert_eq!(port.plane.tenant_counts(bucket, "acme").unwrap().refused, cost, "{method} {uri}");
+            assert_eq!(port.mistakes(), [], "{method} {uri}");
+        }
+    }
+}
+
+/// A fallback from one dialect to the other would let callers choose the path.
+#[test]
+fn headers_of_another_proxy_are_the_callers() {
+    let port = Port::with_rules(RULES);
+    port.plane.refuse("orders-write", Reason::ClusterOverload).unwrap();
+    let forged =
+        [("x-original-uri", "/healthz"), ("x-original-method", "GET"), ("x-forwarded-path", "/healthz")];
+    let own = [("x-forwarded-uri", "/orders"), ("x-forwarded-method", "PUT")];
+    assert_eq!(port.get("/check", &[&forged[..], &own].concat()).status, 429);
+}
+
+#[test]
+fn path_of_bytes_beyond_ascii_is_compared() {
+    let port = Port::with_rules(RULES);
+    port.plane.refuse("orders-write", Reason::ClusterOverload).unwrap();
+    for path in [&b"/orders/caf\xc3\xa9"[..], b"/orders/\xff\xfe", b"/orders/a b"] {
+        let request =
+            Request::get("/check").header("x-forwarded-method", "PUT").header("x-forwarded-uri", path);
+        assert_eq!(port.ask(request.body("").unwrap()).status, 429, "{path:?}");
+    }
+    let long = format!("/orders/{}", "a".repeat(60_000));
+    let headers = [("x-forwarded-method", "PUT"), ("x-forwarded-uri", long.as_str())];
+    assert_eq!(port.get("/check", &headers).status, 429);
+    assert_eq!(port.mistakes(), []);
+}
+
+#[test]
+fn original_request_that_the_proxy_does_not_name_meets_only_rules_without_a_path() {
+    for headers in [
+        &[][..],
+        &[("x-forwarded-uri", "/healthz"), ("x-forwarded-uri", "/healthz")],
+        &[("x-forwarded-uri", "")],
+        &[("x-forwarded-uri", "healthz")],
+    ] {
+        let port = Port::with_rules(REST);
+        port.plane.refuse("rest", Reason::ClusterOverload).unwrap();
+        assert_eq!(port.get("/check", headers).status, 429, "{headers:?}");
+        assert_eq!(port.mistakes(), [("original_method", 1), ("original_uri", 1)], "{headers:?}");
+        let port = Port::with_rules(RULES);
+        port.plane.refuse_all(Reason::ClusterOverload);
+        assert_eq!(port.get("/check", headers).status, 200, "{headers:?}");
+    }
+}
+
+/// Good traffic is not refused for a mistake in the configuration of its proxy.
+#[test]
+fn mistakes_of_a_proxy_admit_and_are_counted() {
+    const LISTED: &str = "buckets: [checkout]\n";
+    let long = "x".repeat(129);
+    for (headers, mistake) in [
+        (&[][..], "no_bucket"),
+        (&[BUCKET, BUCKET], "bucket"),
+        (&[("x-plimsoll-bucket", "")], "bucket"),
+        (&[("x-plimsoll-bucket", "two words")], "bucket"),
+        (&[("x-plimsoll-bucket", long.as_str())], "bucket"),
+        (&[("x-plimsoll-bucket", "caf\u{e9}")], "bucket"),
+        (&[("x-plimsoll-bucket", "search")], "bucket_not_listed"),
+    ] {
+        let port = Port::with_rules(LISTED);
+        port.plane.refuse_all(Reason::ClusterOverload);
+        for (path, status) in [("/check", 200), ("/nginx", 204)] {
+            assert_eq!(port.get(path, headers).status, status, "{headers:?}");
+        }
+        assert_eq!(port.mistakes(), [(mistake, 2)], "{headers:?}");
+        assert_eq!(port.counts(), [("check", "passed", 1), ("nginx", "passed", 1)], "{headers:?}");
+    }
+}
+
+#[test]
+fn cost_of_a_request_is_1_to_10_000_and_anything_else_counts_as_1() {
+    for (cost, offered, is_mistake) in [
+        (&["7"][..], 7, false),
+        (&["10000"], 10_000, false),
+        (&[], 1, false),
+        (&["0"], 1, true),
+        (&["10001"], 1, true),
+        (&["-1"], 1, true),
+        (&["+5"], 1, true),
+        (&["1.5"], 1, true),
+        (&[""], 1, true),
+        (&["99999999999999999999"], 1, true),
+        (&["5", "5"], 1, true),
+    ] {
+        let port = Port::new();
+        let costs = cost.iter().map(|cost| ("x-plimsoll-cost", *cost));
+        let headers: Vec<_> = std::iter::once(BUCKET).chain(costs).collect();
+        assert_eq!(port.get("/check", &headers).status, 200);
+        assert_eq!(self::offered(&port, "checkout"), offered, "{cost:?}");
+        assert_eq!(port.mistakes().len(), usize::from(is_mistake), "{cost:?}");
+    }
+}
+
+#[test]
+fn tenant_that_is_absent_repeated_or_no_name_counts_as_the_default_class() {
+    for (tenants, counted) in [
+        (&["acme"][..], "acme"),
+        (&[], "default"),
+        (&["acme", "acme"], "default"),
+        (&["a b"], "default"),
+        (&[""], "default"),
+    ] {
+        let port = Port::new();
+        let tenants = tenants.iter().map(|tenant| ("x-plimsoll-tenant", *tenant));
+        port.get("/check", &std::iter::once(BUCKET).chain(tenants).collect::<Vec<_>>());
+        let expected = Decisions { offered: 1, admitted: 1, ..Decisions::default() };
+        assert_eq!(port.plane.tenant_counts("checkout", counted).unwrap(), expected, "{counted}");
+    }
+}

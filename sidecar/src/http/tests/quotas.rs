@@ -1,0 +1,75 @@
+//! Exact quotas behind checks over HTTP, in every dialect.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn with_quota(rules: Option<&str>) -> Port {
+    let port = rules.map_or_else(Port::new, Port::with_rules);
+    port.plane.quota("checkout", 1, DAY).unwrap();
+    port
+}
+
+#[test]
+fn proxies_hand_on_which_quota_is_used_up_and_until_when() {
+    let rules =
+        "http:\n  tenant: { header: x-tenant }\n  rules:\n    - { prefix: /checkout, bucket: checkout }\n";
+    for (rules, path, refused) in [(None, "/check", 429), (None, "/nginx", 403), (Some(rules), "/check", 429)]
+    {
+        let port = with_quota(rules);
+        let fields = [
+            ("x-plimsoll-bucket", "checkout"),
+            ("x-plimsoll-tenant", "acme"),
+            ("x-tenant", "acme"),
+            ("x-forwarded-method", "GET"),
+            ("x-forwarded-uri", "/checkout/7"),
+        ];
+        assert!(port.get(path, &fields).status < 300, "{path}");
+        // From the store, then from memory.
+        for _ in 0..2 {
+            let answer = port.get(path, &fields);
+            assert_eq!(answer.status, refused, "{path}: {answer:?}");
+            assert_eq!(answer.header("ratelimit-policy"), Some("\"checkout\";q=1;w=86400"), "{path}");
+            assert_eq!(answer.header("retry-after"), Some("86400"));
+            assert_eq!(answer.header("x-ratelimit-reason"), Some("tenant_quota_exceeded"));
+        }
+        assert_eq!(port.plane.quota_requests(), 2, "{path}");
+    }
+}
+
+#[test]
+fn json_names_the_quota() {
+    let port = with_quota(None);
+    let body = r#"{"bucket": "checkout", "tenant": "acme"}"#;
+    assert_eq!(port.post("/v1/check", body).json(), json!({"allowed": true}));
+    let quota = json!({"name": "checkout", "max": 1, "refill": 1, "every_ms": 86_400_000});
+    let refused = json!({
+        "allowed": false, "reason": "tenant_quota_exceeded", "retry_after_ms": 86_400_000, "quota": quota,
+    });
+    assert_eq!(port.post("/v1/check", body).json(), refused);
+    port.plane.kill(true);
+    let withheld = json!({"allowed": true, "withheld": "tenant_quota_exceeded", "quota": quota});
+    assert_eq!(port.post("/v1/check", body).json(), withheld);
+}
+
+#[test]
+fn requests_of_a_batch_are_decided_one_by_one_or_together() {
+    let one = r#"{"bucket": "checkout", "tenant": "acme"}"#;
+    let other = r#"{"bucket": "search", "tenant": "acme"}"#;
+    for (together, allowed) in [(false, vec![true, false, true]), (true, vec![false, true, true])] {
+        let port = with_quota(None);
+        let body = format!(r#"{{"requests": [{one}, {one}, {other}], "together": {together}}}"#);
+        if together {
+            // A used-up quota refuses the batch as a whole.
+            port.post("/v1/check", one);
+        }
+        let answer = port.post("/v1/check", &body).json();
+        let results = answer["results"].as_array().unwrap().iter().map(|result| result["allowed"] == true);
+        assert_eq!(results.collect::<Vec<_>>(), allowed, "{answer}");
+        assert_eq!(answer.get("allowed"), together.then_some(&json!(false)));
+    }
+}
