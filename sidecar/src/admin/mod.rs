@@ -1,0 +1,69 @@
+//! The admin port of a sidecar: metrics, health checks and `/status`.
+
+mod metrics;
+
+use axum::Json;
+use axum::http::Method;
+use plimsoll_admin::access::Routes;
+use plimsoll_admin::security::{Opened, SecurityStatus};
+use plimsoll_admin::server;
+use plimsoll_client::{Metrics, Status as LimiterStatus};
+use serde::Serialize;
+
+use crate::limits::Limits;
+use crate::rules::Reloads;
+use crate::serve::Ports;
+use crate::{http, rls};
+
+/// Everything that the admin port shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    pub(crate) limits: Limits,
+    pub(crate) reloads: Reloads,
+    pub(crate) ports: Ports,
+    pub(crate) security: Opened,
+    pub(crate) rls: rls::Counters,
+    pub(crate) http: http::Service,
+}
+
+/// The state of a sidecar at one moment.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    /// The rules in force.
+    pub rules: RulesStatus,
+    /// The limiter: its connection to the aggregators, and every bucket.
+    pub limiter: LimiterStatus,
+    /// Certificates and tokens.
+    pub security: SecurityStatus,
+}
+
+/// The rules of a sidecar.
+#[derive(Clone, Debug, Serialize)]
+pub struct RulesStatus {
+    /// The hash of the file in force, as `plimsoll check` prints it.
+    pub hash: String,
+    /// Why the file as it is now is not in force; null if it is.
+    pub refused: Option<String>,
+}
+
+impl Sources {
+    fn status(&self) -> Status {
+        Status {
+            rules: RulesStatus {
+                hash: self.limits.in_force().rules.hash().to_string(),
+                refused: self.reloads.refusal().map(|refusal| refusal.to_string()),
+            },
+            limiter: self.limits.limiter().status(),
+            security: self.security.status(),
+        }
+    }
+}
+
+/// All routes of the admin port.
+pub(crate) fn routes(sources: Sources) -> Routes {
+    let limiter = Metrics::new(sources.limits.limiter());
+    let of_page = sources.clone();
+    let page = move || metrics::page(&limiter, &of_page);
+    let status = move || async move { Json(sources.status()) };
+    server::routes(page, || true).viewer(Method::GET, "/status", status)
+}

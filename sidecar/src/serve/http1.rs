@@ -1,0 +1,62 @@
+//! HTTP/1.1 on the connections of a port. A caller that is slow, at any step of a request, is given up after a deadline.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::{Caller, DRAIN_MAX, Port, Stream};
+
+/// The longest time that a connection waits for the head of a request, between requests too.
+const HEAD_MAX: Duration = Duration::from_secs(75);
+/// The largest head of a request, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered first.
+pub(crate) async fn serve_http1<A, F>(port: Port, shutdown: CancellationToken, answer: A)
+where
+    A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Full<Bytes>>> + Send,
+{
+    super::serve(port, shutdown, move |stream, caller, closing| {
+        let answer = answer.clone();
+        async move { converse(stream, caller, answer, closing).await }
+    })
+    .await;
+}
+
+/// Answers the requests of one connection.
+async fn converse<A, F>(stream: Stream, caller: Caller, answer: A, closing: CancellationToken)
+where
+    A: Fn(Caller, Request<Incoming>) -> F + Send + Sync,
+    F: Future<Output = Response<Full<Bytes>>> + Send,
+{
+    let service = service_fn(|request| {
+        let answered = answer(caller, request);
+        async { Ok::<_, Infallible>(answered.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        // Head and body of an answer in one write. Not `pipeline_flush`: it keeps the answer to a malformed head back.
+        .writev(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // An error is the caller's: it has gone, was too slow, or sent no HTTP.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = closing.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(DRAIN_MAX, connection).await;
+}

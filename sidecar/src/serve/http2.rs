@@ -1,0 +1,98 @@
+//! HTTP/2 on the connections of a port, for gRPC. Streams, windows and headers are bounded, peers that are gone are found
+//! by pings, and a connection without requests ends after a while.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::time::{interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::body::Unfinished;
+use super::{Caller, DRAIN_MAX, Port, Stream};
+
+/// The most streams on one connection; a peer keeps further ones back.
+pub(crate) const STREAMS_PER_CONNECTION_MAX: u32 = 256;
+/// The most requests of one connection that its peer gave up before they were read; with more the connection ends.
+const RESETS_PENDING_MAX: usize = 1_024;
+/// The largest header fields of a request, in bytes.
+const HEADER_BYTES_MAX: u32 = 16 * 1024;
+/// The most bytes of request bodies that one connection sends ahead of being read.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// The interval of pings on a connection without traffic.
+const PING_EVERY: Duration = Duration::from_secs(20);
+/// The longest time without an answer to a ping.
+const PING_MAX: Duration = Duration::from_secs(10);
+/// The longest time of a connection without a request, counted in whole periods.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered first.
+pub(crate) async fn serve_http2<A, F, B>(port: Port, shutdown: CancellationToken, answer: A)
+where
+    A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    super::serve(port, shutdown, move |stream, caller, closing| {
+        let answer = answer.clone();
+        async move { converse(stream, caller, answer, closing).await }
+    })
+    .await;
+}
+
+/// Answers the requests of one connection.
+async fn converse<A, F, B>(stream: Stream, caller: Caller, answer: A, closing: CancellationToken)
+where
+    A: Fn(Caller, Request<Incoming>) -> F + Send + Sync,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    let requests = AtomicU64::new(0);
+    let unfinished = Unfinished::default();
+    let service = service_fn(|request| {
+        requests.fetch_add(1, Ordering::Relaxed);
+        let answered = unfinished.scope(answer(caller, request));
+        async { Ok::<_, Infallible>(answered.await) }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        // Proxies give up late answers by the hundred if this process stalls. The connection outlives that.
+        .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    // An error is the caller's: it has gone, or sent no HTTP/2.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = closing.cancelled() => {}
+        () = idle(&requests) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = timeout(DRAIN_MAX, connection).await;
+}
+
+/// Ends after a whole period without a new request.
+async fn idle(requests: &AtomicU64) {
+    let mut periods = interval(IDLE_MAX);
+    periods.tick().await;
+    let mut before = 0;
+    loop {
+        periods.tick().await;
+        let count = requests.load(Ordering::Relaxed);
+        if count == before {
+            return;
+        }
+        before = count;
+    }
+}

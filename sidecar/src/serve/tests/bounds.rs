@@ -1,0 +1,170 @@
+//! Bodies that are too large or too slow, connections that send nothing, and too many of them.
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+use super::*;
+
+#[tokio::test]
+async fn body_beyond_the_bound_is_refused_and_the_connection_goes_on() {
+    let echo = Echo::start(Protection::Plain).await;
+    let mut second = echo.connect2().await;
+    for (length, status) in [
+        (BODY_BYTES_MAX, StatusCode::OK),
+        (BODY_BYTES_MAX + 1, StatusCode::PAYLOAD_TOO_LARGE),
+        (1 << 20, StatusCode::PAYLOAD_TOO_LARGE),
+        (0, StatusCode::OK),
+    ] {
+        let body = || Full::new(Bytes::from(vec![b'x'; length]));
+        let response = second.send_request(post(body())).await.unwrap();
+        assert_eq!(response.status(), status, "{length}");
+        let mut first = echo.connect1().await;
+        let response = first.send_request(post(body())).await.unwrap();
+        assert_eq!(response.status(), status, "{length}");
+    }
+}
+
+#[tokio::test]
+async fn body_in_pieces_is_read_whole_and_within_the_bound() {
+    let echo = Echo::start(Protection::Plain).await;
+    let mut second = echo.connect2().await;
+    let (body, sender) = slow();
+    let answer = tokio::spawn(second.send_request(post(body)));
+    for piece in ["a", "", "bc", "def"] {
+        sender.send(frame(piece)).await.unwrap();
+    }
+    drop(sender);
+    assert_eq!(text(answer.await.unwrap().unwrap()).await, "abcdef");
+    second.ready().await.unwrap();
+    let (body, sender) = slow();
+    let answer = tokio::spawn(second.send_request(post(body)));
+    for _ in 0..3 {
+        let piece = Frame::data(Bytes::from(vec![b'x'; BODY_BYTES_MAX / 2]));
+        // Fails once the port has refused the body.
+        let _ = sender.send(Ok(piece)).await;
+    }
+    assert_eq!(answer.await.unwrap().unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn body_that_does_not_end_is_given_up() {
+    let echo = Echo::start(Protection::Plain).await;
+    let mut second = echo.connect2().await;
+    let (body, sender) = slow();
+    sender.send(frame("begun")).await.unwrap();
+    let began = Instant::now();
+    let response = second.send_request(post(body)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+    assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn connection_without_a_request_is_closed() {
+    let echo = Echo::start(Protection::Plain).await;
+    for (port, sent) in [
+        (echo.http1, &b""[..]),
+        (echo.http1, b"GET / HT"),
+        (echo.http2, b""),
+        (echo.http2, b"PRI * HTTP/2.0\r\n"),
+        (echo.http2, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"),
+    ] {
+        let mut stream = TcpStream::connect(port).await.unwrap();
+        stream.write_all(sent).await.unwrap();
+        // The end of the connection, or its reset.
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+    }
+    until(|| echo.connections.counts().pending == 0).await;
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_of_an_address_are_closed() {
+    let echo = Echo::with(Protection::Plain, Connections::fair(4, usize::MAX), None).await;
+    let mut two = [echo.connect1().await, echo.connect1().await];
+    for sender in &mut two {
+        assert_eq!(text(sender.send_request(post(full("held"))).await.unwrap()).await, "held");
+    }
+    let mut third = TcpStream::connect(echo.http2).await.unwrap();
+    let _ = third.read_to_end(&mut Vec::new()).await;
+    assert_eq!(echo.connections.counts().refused, 1);
+    drop(two);
+    until(|| echo.connections.counts().pending == 0).await;
+    let mut next = echo.connect1().await;
+    assert_eq!(text(next.send_request(post(full("next"))).await.unwrap()).await, "next");
+}
+
+#[tokio::test]
+async fn connection_goes_on_after_a_proxy_gave_up_hundreds_of_requests_at_once() {
+    const GIVEN_UP: u32 = 500;
+    let echo = Echo::start(Protection::Plain).await;
+    let mut stream = TcpStream::connect(echo.http2).await.unwrap();
+    // A frame of HTTP/2: length, type, flags, stream, payload.
+    let frame = |of: u8, flags: u8, id: u32, payload: &[u8]| {
+        [&(payload.len() as u32).to_be_bytes()[1..], &[of, flags], &id.to_be_bytes(), payload].concat()
+    };
+    // `:method: GET`, `:path: /`, `:scheme: http` and `:authority: a` by HPACK's static table.
+    let head = [0x82, 0x84, 0x86, 0x41, 0x01, b'a'];
+    let (headers, reset, settings) = (1, 3, 4);
+    let mut sent = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(settings, 0, 0, &[])].concat();
+    for number in 0..GIVEN_UP {
+        sent.extend(frame(headers, 5, 2 * number + 1, &head));
+        sent.extend(frame(reset, 0, 2 * number + 1, &8_u32.to_be_bytes()));
+    }
+    // A stream's id of two bytes that no other frame has.
+    let last = 0xA0B1_u32;
+    sent.extend(frame(headers, 5, last, &head));
+    stream.write_all(&sent).await.unwrap();
+    let mut received = Vec::new();
+    // Its head, with the end of the stream.
+    let answer = [&[headers, 5][..], &last.to_be_bytes()].concat();
+    while !received.windows(answer.len()).any(|window| window == answer) {
+        assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0, "closed before the last answer");
+    }
+}
+
+/// A proxy takes a connection that closes without an answer for a failure of the sidecar, and after some of them does not
+/// ask for a while, whoever the caller is.
+#[tokio::test]
+async fn head_that_is_malformed_or_too_large_is_answered() {
+    let echo = Echo::start(Protection::Plain).await;
+    let large = format!("x: {}\r\n", "a".repeat(300_000));
+    let many = "x: a\r\n".repeat(200);
+    for (fields, status) in
+        [("origin: \u{1}\r\n", 400), (&*large, 431), (&*many, 431), ("content-length: 1, 2\r\n", 400)]
+    {
+        let mut stream = TcpStream::connect(echo.http1).await.unwrap();
+        let head = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
+        // Fails if the port has closed the connection already.
+        let _ = stream.write_all(head.as_bytes()).await;
+        let mut line = [0; 12];
+        stream.read_exact(&mut line).await.unwrap();
+        assert_eq!(line, *format!("HTTP/1.1 {status}").as_bytes());
+    }
+}
+
+/// Otherwise one peer could fill the memory with the beginnings of bodies, none of which is too large.
+#[tokio::test]
+async fn bodies_that_do_not_end_are_bounded_for_each_connection() {
+    let echo = Echo::start(Protection::Plain).await;
+    let mut second = echo.connect2().await;
+    let mut bodies = Vec::new();
+    let mut answers = FuturesUnordered::new();
+    for _ in 0..200 {
+        let (body, sender) = slow();
+        sender.send(Ok(Frame::data(Bytes::from(vec![b'x'; BODY_BYTES_MAX])))).await.unwrap();
+        second.ready().await.unwrap();
+        answers.push(second.send_request(post(body)));
+        bodies.push(sender);
+    }
+    let mut statuses = Vec::new();
+    // Those beyond the bound are answered at once, and the others once their bodies end.
+    for _ in 131..200 {
+        statuses.push(answers.next().await.unwrap().unwrap().status());
+    }
+    assert!(statuses.iter().all(|status| *status == StatusCode::SERVICE_UNAVAILABLE), "{statuses:?}");
+    drop(bodies);
+    while let Some(answer) = answers.next().await {
+        assert_eq!(answer.unwrap().status(), StatusCode::OK);
+    }
+}

@@ -1,0 +1,212 @@
+//! A sidecar from its start to its end: it opens files and sockets, begins the exchange with the aggregators, serves the
+//! ports, and reports the last counts.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use plimsoll_admin::security::Opened;
+use plimsoll_admin::server;
+use plimsoll_client::{Feed, FeedHandle, Flushed, Limiter};
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_core::names::{InvalidName, Name, Zone};
+use plimsoll_proto::transport;
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{self, Sources};
+use crate::args::{Args, Error};
+use crate::limits::Limits;
+use crate::rules::{Reloads, Rules, RulesFile};
+use crate::serve::{
+    Port, Ports, Protection, SocketDirectory, UnixSockets, is_beyond_loopback, serve_http1, serve_http2,
+};
+use crate::{http, rls};
+
+/// The time that a request waits for the store of quotas: half of what Envoy waits for the sidecar by default.
+const QUOTA_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// The sockets of a sidecar, besides those in the file system.
+#[derive(Debug)]
+pub struct Listeners {
+    /// The rate limit service.
+    pub rls: TcpListener,
+    /// Checks over HTTP.
+    pub http: TcpListener,
+    /// Metrics, health checks and status.
+    pub admin: TcpListener,
+}
+
+/// A sidecar that is ready to serve.
+#[derive(Debug)]
+pub struct Sidecar {
+    limits: Limits,
+    file: Option<RulesFile>,
+    feed: Feed,
+    security: Opened,
+    sockets: SocketDirectory,
+}
+
+/// Runs a sidecar until `shutdown` is cancelled.
+///
+/// # Errors
+/// When it cannot start, or one of its servers fails.
+pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
+    let (rls, http, admin) = (args.rls, args.http, args.admin);
+    // A disk that hangs must not keep the process from ending.
+    let opening = spawn_blocking(move || Sidecar::new(&args));
+    let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
+    let sidecar = opened??;
+    let listeners = Listeners {
+        rls: transport::listen(rls).await?,
+        http: transport::listen(http).await?,
+        admin: transport::listen(admin).await?,
+    };
+    sidecar.serve(listeners, shutdown).await
+}
+
+impl Sidecar {
+    /// Checks the arguments, reads their files, and builds the limiter. Blocks.
+    ///
+    /// # Errors
+    /// When an argument or a file is invalid.
+    pub fn new(args: &Args) -> Result<Self, Error> {
+        let zone = named("--zone", &args.limiter.zone, Zone::new)?;
+        let service = named("--service", &args.service, Name::new)?;
+        let ports = [("--rls", args.rls), ("--http", args.http)];
+        let role = PeerRole::Service { zone, service };
+        let security = args.security.open_without_parent(role, &ports, args.admin)?;
+        // Proxies would serve every request that this port refuses for its missing token.
+        if is_beyond_loopback(args.http) && security.access().tokens().is_none() {
+            return Err(Error::NoTokens(args.http));
+        }
+        let file = args.rules.as_deref().map(RulesFile::new);
+        let rules = file.as_ref().map_or_else(|| Ok(Rules::built_in()), rules)?;
+        let (limiter, feed) = limiter(args)?;
+        let limits = Limits::new(limiter, rules)?;
+        let sockets = match &args.sockets {
+            _ if args.no_sockets => SocketDirectory::None,
+            Some(directory) => SocketDirectory::Given(directory.clone()),
+            None => SocketDirectory::find(|name| std::env::var_os(name)),
+        };
+        Ok(Self { limits, file, feed, security, sockets })
+    }
+
+    /// Serves until `shutdown` is cancelled, then answers the requests in progress and reports the last counts.
+    ///
+    /// # Errors
+    /// When a socket cannot be listened on.
+    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+        // A start that fails ends the limiter before its feed, which was never run.
+        let Self { feed, limits, file, security, sockets } = self;
+        let addresses =
+            (listeners.rls.local_addr()?, listeners.http.local_addr()?, listeners.admin.local_addr()?);
+        let unix = sockets.listen()?;
+        let feed = feed.spawn()?;
+        log_start(addresses, &unix);
+
+        let (ports, reloads) = (Ports::new(), Reloads::default());
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
+        if let Some(file) = file {
+            let following = file.follow(limits.clone(), reloads.clone());
+            tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
+        }
+        let tls = |address| security.certificates().filter(|_| is_beyond_loopback(address)).cloned();
+        let rls = Port {
+            tcp: listeners.rls,
+            unix: unix.rls,
+            connections: ports.rls.clone(),
+            protection: tls(addresses.0).map_or(Protection::Plain, Protection::Mutual),
+            needs_token: false,
+        };
+        let http = Port {
+            tcp: listeners.http,
+            unix: unix.http,
+            connections: ports.http.clone(),
+            protection: tls(addresses.1).map_or(Protection::Plain, Protection::Tls),
+            needs_token: is_beyond_loopback(addresses.1),
+        };
+        let access = security.access().clone();
+        let rls_service = rls::Service::new(limits.clone());
+        let http_service = http::Service::new(limits.clone(), access.clone());
+        let connections = ports.admin.clone();
+        let (counters, checks) = (rls_service.counters().clone(), http_service.clone());
+        let routes = admin::routes(Sources { limits, reloads, ports, security, rls: counters, http: checks });
+
+        // The admin port ends last: it shows how the others end.
+        let closing = CancellationToken::new();
+        let admin =
+            server::serve(listeners.admin, connections, access, routes, closing.clone().cancelled_owned());
+        let decisions = async {
+            tokio::join!(
+                serve_http2(rls, shutdown.clone(), move |_, request| { rls_service.clone().answer(request) }),
+                serve_http1(http, shutdown.clone(), move |caller, request| {
+                    let service = http_service.clone();
+                    async move { service.answer(caller, request).await }
+                })
+            );
+            flush(feed).await;
+            closing.cancel();
+        };
+        tokio::join!(decisions, admin);
+        Ok(())
+    }
+}
+
+/// Reports the last counts, which no decision follows.
+async fn flush(feed: FeedHandle) {
+    let Flushed { unreported, .. } = feed.shutdown().await;
+    if unreported > 0 {
+        tracing::warn!(unreported, "decisions not acknowledged by an aggregator at the end");
+    }
+}
+
+fn log_start((listen, http, admin): (SocketAddr, SocketAddr, SocketAddr), unix: &UnixSockets) {
+    let sockets = unix.rls.iter().chain(&unix.http).map(|socket| socket.path().display().to_string());
+    let sockets = sockets.collect::<Vec<_>>().join(", ");
+    tracing::info!(%listen, %http, %admin, sockets, "sidecar serves");
+}
+
+fn rules(file: &RulesFile) -> Result<Rules, Error> {
+    let (rules, warnings) = file.read()?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(rules)
+}
+
+fn limiter(args: &Args) -> Result<(Limiter, Feed), Error> {
+    let default_name = host_and_port(args.rls);
+    if let Some(name) = &args.limiter.name {
+        named("--name", name, Name::new)?;
+    }
+    let mut limiter = args.limiter.clone();
+    limiter.quota_timeout.get_or_insert(QUOTA_TIMEOUT);
+    let mut builder = limiter
+        .builder(&args.service, &default_name)?
+        .canary_by(args.canary_by.into())
+        // The responses pass through the proxy, if at all.
+        .responses_elsewhere()
+        .keys_max(args.keys_max)
+        .buckets_max(args.buckets_max);
+    if let Some(directory) = &args.security.certs {
+        builder = builder.certificates(directory);
+    }
+    if args.security.insecure {
+        builder = builder.insecure();
+    }
+    Ok(builder.build()?)
+}
+
+fn named<N>(
+    flag: &'static str,
+    name: &str,
+    new: impl FnOnce(&str) -> Result<N, InvalidName>,
+) -> Result<N, Error> {
+    new(name).map_err(|source| Error::Name { flag, name: name.to_owned(), source })
+}
+
+fn host_and_port(listen: SocketAddr) -> String {
+    let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
+    format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
+}

@@ -1,0 +1,123 @@
+//! All ports of a sidecar without an aggregator, and its orderly end.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use plimsoll_sidecar::{Listeners, Sidecar};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::start::parsed;
+
+struct Running {
+    http: SocketAddr,
+    admin: SocketAddr,
+    shutdown: CancellationToken,
+    served: JoinHandle<Result<(), plimsoll_sidecar::Error>>,
+}
+
+/// Starts a sidecar of this name; two of one name cannot run in one process.
+async fn start(name: &str, sockets: &Path, more: &[&str]) -> Running {
+    let flags = [&["--name", name, "--sockets", sockets.to_str().unwrap()], more].concat();
+    let sidecar = Sidecar::new(&parsed(&flags)).unwrap();
+    let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listeners = Listeners { rls: listen().await, http: listen().await, admin: listen().await };
+    let (http, admin) = (listeners.http.local_addr().unwrap(), listeners.admin.local_addr().unwrap());
+    let shutdown = CancellationToken::new();
+    let served = tokio::spawn(sidecar.serve(listeners, shutdown.clone()));
+    Running { http, admin, shutdown, served }
+}
+
+/// Sends a request, and returns the whole answer.
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, head: &str) -> String {
+    let request = format!("{head}\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+async fn ask(port: SocketAddr, head: &str) -> String {
+    exchange(TcpStream::connect(port).await.unwrap(), head).await
+}
+
+#[tokio::test]
+async fn every_port_answers_and_the_counts_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let running =
+        start("every", directory.path(), &["--cold-rps", "closed=0", "--admin-open-on-loopback"]).await;
+    let open = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: open";
+    assert!(ask(running.http, open).await.starts_with("HTTP/1.1 200"));
+    let closed = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: closed";
+    let mut refused = ask(running.http, closed).await;
+    let mut allowed = 2;
+    // The rate holds once the feed has begun.
+    while refused.starts_with("HTTP/1.1 200") {
+        allowed += 1;
+        refused = ask(running.http, closed).await;
+    }
+    assert!(
+        refused.starts_with("HTTP/1.1 429") && refused.contains("\"reason\":\"cold_start\""),
+        "{refused}"
+    );
+    let socket = || async { UnixStream::connect(directory.path().join("http.sock")).await.unwrap() };
+    assert!(exchange(socket().await, open).await.starts_with("HTTP/1.1 200"));
+
+    assert!(ask(running.admin, "GET /readyz HTTP/1.1").await.starts_with("HTTP/1.1 200"));
+    let metrics = ask(running.admin, "GET /metrics HTTP/1.1").await;
+    for line in [
+        "plimsoll_decisions_total{bucket=\"open\",mode=\"unknown\",result=\"admit\"} 2\n",
+        &format!("plimsoll_sidecar_http_requests_total{{endpoint=\"check\",result=\"allowed\"}} {allowed}\n"),
+        "plimsoll_sidecar_http_requests_total{endpoint=\"check\",result=\"refused\"} 1\n",
+        "plimsoll_sidecar_rls_requests_total{result=\"ok\"} 0\n",
+        "plimsoll_sidecar_rules_refused 0\n",
+        "plimsoll_connections_pending{port=\"admin\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+    let described = metrics.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next());
+    let mut names: Vec<&str> = described.collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count, "a metric is described twice");
+    let status = ask(running.admin, "GET /status HTTP/1.1").await;
+    assert!(
+        ["\"rules\":{\"hash\":", "\"limiter\":", "\"security\":"].iter().all(|field| status.contains(field)),
+        "{status}"
+    );
+
+    running.shutdown.cancel();
+    running.served.await.unwrap().unwrap();
+    assert!(TcpStream::connect(running.http).await.is_err());
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "the socket files are removed");
+}
+
+#[tokio::test]
+async fn status_needs_a_token_and_other_routes_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = start("status", directory.path(), &[]).await;
+    for (route, status) in [("/status", 401), ("/metrics", 200), ("/healthz", 200), ("/kill", 404)] {
+        let answer = ask(running.admin, &format!("GET {route} HTTP/1.1")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{route}: {answer}");
+    }
+    running.shutdown.cancel();
+    running.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn socket_in_use_is_an_error_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = start("first", directory.path(), &[]).await;
+    // The second one must not start before the first one listens.
+    while !directory.path().join("http.sock").exists() {
+        tokio::task::yield_now().await;
+    }
+    let second = start("second", directory.path(), &[]).await;
+    let error = second.served.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("rls.sock") && error.contains("--sockets"), "{error}");
+    first.shutdown.cancel();
+    first.served.await.unwrap().unwrap();
+}
