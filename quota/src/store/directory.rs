@@ -1,0 +1,152 @@
+//! The data directory around the database: its lock, its format, and the number of the last commit that was on disk.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::error::OpenError;
+
+/// The format of the directory.
+const FORMAT: u32 = 1;
+/// The file with the format.
+const FORMAT_FILE: &str = "format";
+const LOCK_FILE: &str = "lock";
+const SYNCED_FILE: &str = "synced";
+/// The directory of the database.
+const STORE: &str = "store";
+/// The file that is there while the database is created.
+const CREATING_FILE: &str = "creating";
+/// A directory that every new file system has.
+const LOST_FOUND: &str = "lost+found";
+
+/// A locked data directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    synced: File,
+    _lock: File,
+}
+
+impl Directory {
+    /// Creates or locks a directory, and checks its format.
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        fs::create_dir_all(path).map_err(OpenError::io(path))?;
+        let is_ours = path.join(FORMAT_FILE).exists();
+        if !is_ours && !is_empty(path)? {
+            return Err(OpenError::Foreign { path: path.to_owned() });
+        }
+        let open = |name: &str| {
+            let path = path.join(name);
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+                .map_err(OpenError::io(&path))
+        };
+        let lock = open(LOCK_FILE)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(OpenError::io(&path.join(LOCK_FILE))(error)),
+        }
+        let directory = Self { path: path.to_owned(), synced: open(SYNCED_FILE)?, _lock: lock };
+        if is_ours {
+            directory.check_format()?
+        } else {
+            directory.write_format()?
+        }
+        Ok(directory)
+    }
+
+    /// Returns the directory of the database.
+    pub(super) fn store(&self) -> PathBuf {
+        self.path.join(STORE)
+    }
+
+    /// Returns true if the database is not there, or its creation was cut short: nothing was ever saved in it.
+    pub(super) fn is_new(&self) -> bool {
+        !self.store().exists() || self.path.join(CREATING_FILE).exists()
+    }
+
+    /// Creates the database with `create`. It keeps its name from the beginning, because the first journal of a database that is
+    /// opened again has no room ahead of it, which makes each synchronisation slower.
+    pub(super) fn create_store<T>(
+        &self,
+        create: impl FnOnce(&Path) -> Result<T, OpenError>,
+    ) -> Result<T, OpenError> {
+        let (creating, store) = (self.path.join(CREATING_FILE), self.store());
+        File::create(&creating).and_then(|file| file.sync_all()).map_err(OpenError::io(&creating))?;
+        self.sync()?;
+        match fs::remove_dir_all(&store) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(OpenError::io(&store)(error)),
+            _ => {}
+        }
+        let created = create(&store)?;
+        fs::remove_file(&creating).map_err(OpenError::io(&creating))?;
+        self.sync()?;
+        Ok(created)
+    }
+
+    /// Returns the number of the last commit that was on disk. `None` if that is not known.
+    pub(super) fn synced(&self) -> Option<u64> {
+        let mut bytes = [0; 16];
+        self.synced.read_exact_at(&mut bytes, 0).ok()?;
+        let (number, check) = bytes.split_at(8);
+        let number = u64::from_le_bytes(number.try_into().ok()?);
+        (u64::from_le_bytes(check.try_into().ok()?) == !number).then_some(number)
+    }
+
+    /// Notes the number of a commit that is on disk. The note may be behind after a power failure, never ahead.
+    pub(super) fn set_synced(&self, number: u64) {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        bytes[8..].copy_from_slice(&(!number).to_le_bytes());
+        // The commit is safe without the note, which only makes damage visible.
+        let _ = self.synced.write_all_at(&bytes, 0);
+    }
+
+    fn check_format(&self) -> Result<(), OpenError> {
+        let path = self.path.join(FORMAT_FILE);
+        let text = fs::read_to_string(&path).map_err(OpenError::io(&path))?;
+        match text.trim().parse() {
+            Ok(FORMAT) => Ok(()),
+            Ok(found) if found > FORMAT => Err(OpenError::Newer { path, found, known: FORMAT }),
+            _ => {
+                let reason = format!("it must hold the format of the directory, {FORMAT}");
+                Err(OpenError::Damaged { path, reason })
+            }
+        }
+    }
+
+    fn write_format(&self) -> Result<(), OpenError> {
+        let path = self.path.join(FORMAT_FILE);
+        let new = path.with_extension("new");
+        let write = || {
+            let mut file = File::create(&new)?;
+            writeln!(file, "{FORMAT}")?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(OpenError::io(&path))?;
+        self.sync()
+    }
+
+    fn sync(&self) -> Result<(), OpenError> {
+        File::open(&self.path).and_then(|file| file.sync_all()).map_err(OpenError::io(&self.path))
+    }
+}
+
+/// Returns true for a directory without anything, or with what a start that was cut short leaves.
+fn is_empty(path: &Path) -> Result<bool, OpenError> {
+    for entry in fs::read_dir(path).map_err(OpenError::io(path))? {
+        let name = entry.map_err(OpenError::io(path))?.file_name();
+        let known = [LOCK_FILE, SYNCED_FILE, LOST_FOUND, "format.new"];
+        if !known.iter().any(|known| name == *known) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,147 @@
+//! The rows of the store: the key, followed by what tells its buckets apart, and the state.
+
+use plimsoll_core::quota::{Balance, Gcra, QuotaRate};
+use smallvec::SmallVec;
+
+/// A key in the store.
+pub(crate) type RowKey = SmallVec<[u8; 96]>;
+
+/// The key of the row in the log with the number of the last commit. No bucket has a key of one byte.
+pub(super) const COMMIT_KEY: [u8; 1] = [0];
+
+/// The key of the row with the number of the commit up to which changes left the log: in the buckets, to which they went, and in
+/// the log.
+pub(super) const SETTLED_KEY: [u8; 1] = [1];
+
+/// Ends the key of the caller, so that its buckets are found without those of longer keys.
+const END: u8 = 0;
+const TOKENS: u8 = 1;
+const THROTTLE: u8 = 2;
+const RATE_BYTES: usize = 24;
+/// The version of the values.
+const VERSION: u8 = 1;
+
+/// What tells the buckets of one key apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tokens(QuotaRate),
+    Throttle,
+}
+
+/// The state of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Tokens(Balance),
+    Throttle(Gcra),
+}
+
+/// A state and the time by the server's clock from which the bucket is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) state: State,
+    pub(crate) full_at_ms: u64,
+}
+
+/// The numbers of a commit and of the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Commit {
+    pub(super) number: u64,
+    pub(super) before: u64,
+}
+
+impl Commit {
+    /// Returns the value of the row with the number of the last commit.
+    pub(super) fn encode(self) -> [u8; 16] {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&self.number.to_le_bytes());
+        value[8..].copy_from_slice(&self.before.to_le_bytes());
+        value
+    }
+
+    /// Reads the value; `None` if it is none.
+    pub(super) fn decode(value: &[u8]) -> Option<Self> {
+        let ([number, before], []) = value.as_chunks::<8>() else { return None };
+        Some(Self { number: u64::from_le_bytes(*number), before: u64::from_le_bytes(*before) })
+    }
+}
+
+impl Kind {
+    /// Returns the key of the row.
+    pub(crate) fn row_key(self, key: &[u8]) -> RowKey {
+        let mut row_key = RowKey::with_capacity(key.len() + RATE_BYTES + 2);
+        row_key.extend_from_slice(key);
+        match self {
+            Self::Tokens(rate) => {
+                let mut end = [0; RATE_BYTES + 2];
+                end[1..9].copy_from_slice(&rate.max().to_be_bytes());
+                end[9..17].copy_from_slice(&rate.refill().to_be_bytes());
+                end[17..25].copy_from_slice(&rate.every_ms().to_be_bytes());
+                end[25] = TOKENS;
+                row_key.extend_from_slice(&end);
+            }
+            Self::Throttle => row_key.extend_from_slice(&[END, THROTTLE]),
+        }
+        row_key
+    }
+
+    /// Returns the beginning of the keys of all rows of a key.
+    pub(crate) fn prefix(key: &[u8]) -> RowKey {
+        let mut prefix = RowKey::from_slice(key);
+        prefix.push(END);
+        prefix
+    }
+
+    /// Splits the key of a row. `None` for one that is no bucket.
+    pub(crate) fn parse(row_key: &[u8]) -> Option<(&[u8], Self)> {
+        let (&kind, rest) = row_key.split_last()?;
+        match kind {
+            THROTTLE => rest.strip_suffix(&[END]).map(|key| (key, Self::Throttle)),
+            TOKENS => {
+                let (rest, rate) = rest.split_last_chunk::<RATE_BYTES>()?;
+                let number = |at: usize| {
+                    let bytes = rate.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+                    bytes.map_or(0, u64::from_be_bytes)
+                };
+                let rate = QuotaRate::new(number(0), number(8), number(16)).ok()?;
+                rest.strip_suffix(&[END]).map(|key| (key, Self::Tokens(rate)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Row {
+    /// Appends the value.
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&self.full_at_ms.to_le_bytes());
+        match self.state {
+            State::Tokens(balance) => {
+                for number in [balance.tokens, balance.refilled_at_ms, balance.session_start_ms] {
+                    bytes.extend_from_slice(&number.to_le_bytes());
+                }
+            }
+            State::Throttle(gcra) => bytes.extend_from_slice(&gcra.arrival_ns.to_le_bytes()),
+        }
+    }
+
+    /// Reads a value; `None` if it is none of this version.
+    pub(super) fn decode(value: &[u8]) -> Option<Self> {
+        let (&version, rest) = value.split_first()?;
+        let (numbers, []) = rest.as_chunks::<8>() else { return None };
+        if version != VERSION {
+            return None;
+        }
+        let number = |at: usize| numbers.get(at).map(|bytes| u64::from_le_bytes(*bytes));
+        let state = match numbers.len() {
+            4 => State::Tokens(Balance {
+                tokens: number(1)?,
+                refilled_at_ms: number(2)?,
+                session_start_ms: number(3)?,
+            }),
+            2 => State::Throttle(Gcra { arrival_ns: number(1)? }),
+            _ => return None,
+        };
+        Some(Self { state, full_at_ms: number(0)? })
+    }
+}
