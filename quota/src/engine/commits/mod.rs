@@ -1,0 +1,167 @@
+//! The thread that saves what changed: one commit after the other, each with the latest state of every changed bucket.
+
+mod progress;
+mod settling;
+
+pub(super) use progress::Progress;
+pub use progress::WAITING_MAX;
+pub(super) use settling::{Settling, settle_all};
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::shared::Shared;
+use crate::args::Durability;
+use crate::store::{Committed, Rows, StoreError, caught};
+
+/// The time between two attempts to open a store that failed.
+pub(super) const REOPEN_DELAY: Duration = Duration::from_secs(1);
+
+/// The buckets that are gathered without a pause, and the length of a pause: operations on the same core go on meanwhile.
+const ROWS_AT_ONCE: usize = 512;
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// The longest synchronisation of which half is spent between two commits.
+const SYNC_MAX: Duration = Duration::from_millis(1);
+
+/// The state of the committer.
+#[derive(Debug, Default)]
+pub(super) struct Committer {
+    rows: Rows,
+    /// The slots in the commit under way, and where those of each shard end.
+    gathered: Vec<u32>,
+    ends: Vec<usize>,
+    /// The time that commits took, the longest of late.
+    took: Duration,
+    /// The end of the last commit, and the time that its synchronisation took.
+    ended: Option<Instant>,
+    sync: Duration,
+    /// The time of the last attempt to open the store again.
+    reopened: Option<Instant>,
+}
+
+impl Committer {
+    /// Runs until the engine is stopped.
+    pub(super) fn run(mut self, shared: &Shared) {
+        while !shared.is_stopped.load(Ordering::Acquire) {
+            let due = self.due(shared);
+            match due {
+                Some(Duration::ZERO) => self.commit(shared),
+                Some(wait) => thread::park_timeout(wait),
+                None => thread::park(),
+            }
+        }
+    }
+
+    /// Returns the time until the next commit; `None` if nothing is to be saved.
+    fn due(&self, shared: &Shared) -> Option<Duration> {
+        if shared.is_wanted.swap(false, Ordering::AcqRel) {
+            return Some(Duration::ZERO);
+        }
+        match shared.durability {
+            Durability::Always => {
+                // Callers that the last commit has answered come back, and share the next one.
+                let since = self.ended.map_or(Duration::MAX, |ended| ended.elapsed());
+                shared.progress.unsaved().map(|_| (self.sync / 2).saturating_sub(since))
+            }
+            Durability::Interval(interval) => {
+                // Late enough to save many debits of a bucket at once, and early enough to end in time.
+                let reserve = (self.took * 3 / 2).clamp(interval / 10, interval / 2);
+                shared.progress.unsaved().map(|age| (interval - reserve).saturating_sub(age))
+            }
+            Durability::None => None,
+        }
+    }
+
+    fn commit(&mut self, shared: &Shared) {
+        let began = Instant::now();
+        let number = shared.progress.begin();
+        match caught(|| self.save(shared, number, began)) {
+            Ok(Some(committed)) => {
+                let took = began.elapsed();
+                self.sync = committed.sync.min(SYNC_MAX);
+                self.ended = Some(Instant::now());
+                self.took = took.max(self.took * 9 / 10);
+                // Callers that are answered see the commit counted.
+                shared.counters.committed(self.rows.len(), took, committed.sync);
+                shared.settling.note_logged(committed.bytes);
+                shared.progress.end(number);
+            }
+            Ok(None) => shared.progress.end(number),
+            Err(error) => self.fail(shared, number, &error),
+        }
+    }
+
+    /// Saves what changed. Returns `None` if nothing is to be saved.
+    fn save(
+        &mut self,
+        shared: &Shared,
+        number: u64,
+        began: Instant,
+    ) -> Result<Option<Committed>, StoreError> {
+        self.rows.clear();
+        self.gathered.clear();
+        self.ends.clear();
+        let mut pause = || {
+            // The rest of the interval is a reserve, and under `always` callers wait.
+            if let Durability::Interval(interval) = shared.durability
+                && began.elapsed() < interval * 2 / 5
+            {
+                thread::sleep(PAUSE);
+            }
+        };
+        let mut paused = 0;
+        for nth in 0..shared.shards.len() {
+            shared.lock(nth).gather(number, &mut self.rows, &mut self.gathered);
+            self.ends.push(self.gathered.len());
+            if self.gathered.len() >= paused + ROWS_AT_ONCE {
+                paused = self.gathered.len();
+                pause();
+            }
+        }
+        if self.rows.len() == 0 && !shared.progress.is_failed() {
+            return Ok(None);
+        }
+        shared.store.commit(number, &self.rows, &mut pause).map(Some)
+    }
+
+    /// Opens the store again, and has the changes saved by a later commit.
+    fn fail(&mut self, shared: &Shared, number: u64, error: &StoreError) {
+        shared.progress.fail();
+        shared.counters.failed();
+        tracing::error!(%error, "balances cannot be saved; operations that need the disk are refused until they can be");
+        let mut from = 0;
+        for (shard, &end) in self.ends.iter().enumerate() {
+            for &slot in self.gathered.get(from..end).unwrap_or_default() {
+                shared.lock(shard).put_back(number, slot);
+            }
+            from = end;
+        }
+        loop {
+            // One that opens and fails again is not tried more often than one that does not open.
+            if let Some(reopened) = self.reopened {
+                shared.park_until(reopened + REOPEN_DELAY);
+            }
+            if shared.is_stopped.load(Ordering::Acquire) {
+                return;
+            }
+            self.reopened = Some(Instant::now());
+            let _no_group = shared.settling.between_groups();
+            match shared.store.reopen() {
+                Ok(()) => {
+                    tracing::info!("the store is open again");
+                    // What the log had of these buckets is in their rows now.
+                    for nth in 0..shared.shards.len() {
+                        shared.lock(nth).unsettle_changed();
+                    }
+                    return shared.want_commit();
+                }
+                Err(error) => {
+                    shared.counters.failed();
+                    tracing::error!(%error, "the store cannot be opened again");
+                }
+            }
+        }
+    }
+}

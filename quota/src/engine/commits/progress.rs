@@ -1,0 +1,156 @@
+//! Which commits are on disk, how old the oldest unsaved debit is, and who waits for a commit.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::operation::Unavailable;
+
+/// The runs that wait for the store, at most.
+pub const WAITING_MAX: usize = 16_384;
+
+/// No debit.
+const NONE: u64 = u64::MAX;
+
+/// The state of commits.
+#[derive(Debug)]
+pub(in crate::engine) struct Progress {
+    began: Instant,
+    /// The number of the last commit on disk.
+    durable: AtomicU64,
+    /// The number of the next commit to begin.
+    next: AtomicU64,
+    /// The tasks that wait for a commit with an even and with an odd number: at most two commits are waited for.
+    waits: [Notify; 2],
+    waiting: AtomicUsize,
+    /// The times of the oldest debit of the commit under way and of the next one, in microseconds since `began`.
+    oldest_saving: AtomicU64,
+    oldest: AtomicU64,
+    is_failed: AtomicBool,
+}
+
+/// A run that waits.
+#[derive(Debug)]
+pub(in crate::engine) struct Waiting<'a>(&'a Progress);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Progress {
+    pub(in crate::engine) fn new(durable: u64) -> Self {
+        Self {
+            began: Instant::now(),
+            durable: AtomicU64::new(durable),
+            next: AtomicU64::new(durable + 1),
+            waits: [Notify::new(), Notify::new()],
+            waiting: AtomicUsize::new(0),
+            oldest_saving: AtomicU64::new(NONE),
+            oldest: AtomicU64::new(NONE),
+            is_failed: AtomicBool::new(false),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(NONE - 1)
+    }
+
+    /// Returns the number of the last commit on disk.
+    pub(in crate::engine) fn durable(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of the next commit to begin: all changes so far are saved once it is on disk.
+    pub(in crate::engine) fn next(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    pub(in crate::engine) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    pub(in crate::engine) fn is_failed(&self) -> bool {
+        self.is_failed.load(Ordering::Relaxed)
+    }
+
+    /// Notes a debit that is not saved. Returns true for the first one of the next commit.
+    pub(in crate::engine) fn note_change(&self) -> bool {
+        self.oldest.load(Ordering::Relaxed) == NONE
+            && self.oldest.compare_exchange(NONE, self.now(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns the age of the oldest debit that is not saved.
+    pub(in crate::engine) fn unsaved(&self) -> Option<Duration> {
+        let oldest = self.oldest.load(Ordering::Acquire).min(self.oldest_saving.load(Ordering::Acquire));
+        (oldest != NONE).then(|| Duration::from_micros(self.now().saturating_sub(oldest)))
+    }
+
+    /// Begins a commit, and returns its number. To be called before the changes are gathered: debits in between count as those
+    /// of the next commit, so that the age is never too low.
+    pub(in crate::engine) fn begin(&self) -> u64 {
+        // At no moment is a debit in neither of the two.
+        self.oldest_saving.fetch_min(self.oldest.load(Ordering::Acquire), Ordering::AcqRel);
+        let oldest = self.oldest.swap(NONE, Ordering::AcqRel);
+        self.oldest_saving.fetch_min(oldest, Ordering::AcqRel);
+        self.next.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Ends a commit that is on disk.
+    pub(in crate::engine) fn end(&self, number: u64) {
+        self.oldest_saving.store(NONE, Ordering::Release);
+        // Before callers are answered: a failure after their answers is not of this commit, and must stay noted.
+        let was_failed = self.is_failed.swap(false, Ordering::AcqRel);
+        self.durable.store(number, Ordering::Release);
+        self.waits[usize::from(!number.is_multiple_of(2))].notify_waiters();
+        // The changes of an earlier commit that failed are in this one.
+        if was_failed {
+            self.waits[usize::from(number.is_multiple_of(2))].notify_waiters();
+        }
+    }
+
+    /// Notes that a commit failed.
+    pub(in crate::engine) fn fail(&self) {
+        self.is_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a run that waits.
+    pub(in crate::engine) fn enter(&self) -> Result<Waiting<'_>, Unavailable> {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Unavailable::Busy);
+        }
+        Ok(Waiting(self))
+    }
+
+    /// Waits until a commit is on disk.
+    ///
+    /// # Errors
+    /// When it is not by `deadline`, or too many wait.
+    pub(in crate::engine) async fn wait(
+        &self,
+        number: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), Unavailable> {
+        if self.durable() >= number {
+            return Ok(());
+        }
+        let _waiting = self.enter()?;
+        let waits = &self.waits[usize::from(!number.is_multiple_of(2))];
+        let wait = async {
+            loop {
+                let woken = waits.notified();
+                let mut woken = std::pin::pin!(woken);
+                // From here on a notification is not missed.
+                woken.as_mut().enable();
+                if self.durable() >= number {
+                    return;
+                }
+                woken.await;
+            }
+        };
+        tokio::time::timeout_at(deadline, wait).await.map_err(|_| Unavailable::Store)
+    }
+}

@@ -1,0 +1,220 @@
+//! The thread that settles buckets: from time to time it writes those that changed, once for many commits, to where they are
+//! found after an eviction, so that the log of the commits stays short.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::engine::shared::Shared;
+use crate::operation::Unavailable;
+use crate::store::{Rows, StoreError, caught};
+
+/// The buckets that are written at once.
+const GROUP_ROWS: usize = 128;
+/// A pause after a group while nobody waits, for the operations on the same core.
+const PAUSE: Duration = Duration::from_micros(50);
+/// The time until the next attempt after an error.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The progress of settling.
+#[derive(Debug)]
+pub(in crate::engine) struct Settling {
+    /// The number of the commit up to which all changes are settled, and of that up to which they are wanted so.
+    settled: AtomicU64,
+    wanted: AtomicU64,
+    /// True if a bucket found no room in memory.
+    is_room_wanted: AtomicBool,
+    /// The groups that were written.
+    groups: AtomicU64,
+    /// The bytes of the log since buckets were settled, and those from which they are again.
+    logged: AtomicU64,
+    logged_max: u64,
+    ended: Notify,
+    /// Locked while a group is written.
+    group: Mutex<()>,
+    thread: OnceLock<Thread>,
+}
+
+/// Buckets that are written at once: their slots in each shard.
+#[derive(Debug, Default)]
+struct Group {
+    slots: Vec<(usize, Vec<u32>)>,
+    rows: Rows,
+}
+
+impl Settling {
+    pub(in crate::engine) fn new(number: u64, logged_max: u64) -> Self {
+        Self {
+            settled: AtomicU64::new(number),
+            wanted: AtomicU64::new(0),
+            is_room_wanted: AtomicBool::new(false),
+            groups: AtomicU64::new(0),
+            logged: AtomicU64::new(0),
+            logged_max,
+            ended: Notify::new(),
+            group: Mutex::default(),
+            thread: OnceLock::new(),
+        }
+    }
+
+    pub(in crate::engine) fn set_thread(&self, thread: Thread) {
+        let _ = self.thread.set(thread);
+    }
+
+    /// Returns the number of groups that were written so far.
+    pub(in crate::engine) fn groups(&self) -> u64 {
+        self.groups.load(Ordering::Acquire)
+    }
+
+    /// Waits until no group is being written, and has the next one wait for the end of the guard.
+    pub(in crate::engine) fn between_groups(&self) -> MutexGuard<'_, ()> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the bytes that a commit added to the log.
+    pub(in crate::engine) fn note_logged(&self, bytes: u64) {
+        if self.logged.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.logged_max {
+            self.unpark();
+        }
+    }
+
+    /// Has buckets settled, so that they can be evicted.
+    pub(in crate::engine) fn want_room(&self) {
+        self.is_room_wanted.store(true, Ordering::Release);
+        self.unpark();
+    }
+
+    /// Waits until the changes up to a commit, which is on disk, are settled.
+    ///
+    /// # Errors
+    /// When they are not by `deadline`.
+    pub(in crate::engine) async fn wait(
+        &self,
+        number: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<(), Unavailable> {
+        self.wanted.fetch_max(number, Ordering::AcqRel);
+        self.unpark();
+        let settled = async {
+            loop {
+                let mut ended = std::pin::pin!(self.ended.notified());
+                // From here on a notification is not missed.
+                ended.as_mut().enable();
+                if self.settled.load(Ordering::Acquire) >= number {
+                    return;
+                }
+                ended.await;
+            }
+        };
+        tokio::time::timeout_at(deadline, settled).await.map_err(|_| Unavailable::Store)
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) > self.settled.load(Ordering::Acquire)
+            || self.is_room_wanted.load(Ordering::Acquire)
+    }
+
+    fn is_due(&self) -> bool {
+        self.is_waited_for() || self.logged.load(Ordering::Relaxed) >= self.logged_max
+    }
+
+    fn pause(&self) {
+        // Beyond, the log grows faster than it is emptied.
+        if !self.is_waited_for() && self.logged.load(Ordering::Relaxed) < 3 * self.logged_max {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Settles buckets until the engine is stopped.
+pub(in crate::engine) fn settle_all(shared: &Shared) {
+    let mut before = shared.progress.durable();
+    while !shared.is_stopped.load(Ordering::Acquire) {
+        if !shared.settling.is_due() {
+            thread::park();
+        } else if let Err(error) = settle(shared, &mut before) {
+            shared.counters.failed();
+            tracing::error!(%error, "balances cannot be moved from the log; it grows until they can be");
+            // Room may still be wanted: this attempt took note of it.
+            shared.settling.is_room_wanted.store(true, Ordering::Release);
+            // A store that fails is opened again by the thread that commits.
+            shared.progress.fail();
+            shared.want_commit();
+            shared.park_until(Instant::now() + RETRY_DELAY);
+        }
+    }
+}
+
+/// Settles the buckets whose last change in the log is of commit `before` or an earlier one, or all while they are waited for,
+/// and has the log forget these commits. A bucket that changes all the time is only in the log, where the next change replaces
+/// the last. Sets `before` to the last commit.
+fn settle(shared: &Shared, before: &mut u64) -> Result<(), StoreError> {
+    let settling = &shared.settling;
+    // What changes from here on may be settled, too, but is not known to be.
+    let (number, logged) = (shared.progress.durable(), settling.logged.load(Ordering::Relaxed));
+    let is_room_wanted = settling.is_room_wanted.swap(false, Ordering::AcqRel);
+    let up_to = if is_room_wanted || settling.is_waited_for() { number } else { *before };
+    let mut group = Group::default();
+    for nth in 0..shared.shards.len() {
+        let slots = shared.lock(nth).take_unsettled(up_to, shared.progress.durable());
+        let mut left = slots.chunks(GROUP_ROWS);
+        while let Some(some) = left.next() {
+            group.slots.push((nth, some.to_vec()));
+            if group.len() < GROUP_ROWS {
+                continue;
+            }
+            let written = group.write(shared);
+            if written.is_err() {
+                left.for_each(|slots| shared.lock(nth).unsettle(slots));
+                return written;
+            }
+            if shared.is_stopped.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            settling.pause();
+        }
+    }
+    group.write(shared)?;
+    caught(|| shared.store.forget(up_to))?;
+    settling.logged.fetch_sub(logged, Ordering::Relaxed);
+    settling.settled.fetch_max(up_to, Ordering::AcqRel);
+    *before = number;
+    settling.ended.notify_waiters();
+    Ok(())
+}
+
+impl Group {
+    fn len(&self) -> usize {
+        self.slots.iter().map(|(_, slots)| slots.len()).sum()
+    }
+
+    /// Writes the rows, and begins the next group.
+    fn write(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        // A store that is opened again in between may have later states than these rows.
+        let _group = shared.settling.between_groups();
+        self.rows.clear();
+        for (shard, slots) in &self.slots {
+            shared.lock(*shard).begin_settling(slots, &mut self.rows);
+        }
+        self.rows.sort();
+        let written = caught(|| shared.store.settle(&self.rows));
+        for (shard, slots) in self.slots.drain(..) {
+            let mut shard = shared.lock(shard);
+            match written {
+                Ok(()) => shard.end_settling(&slots),
+                Err(_) => shard.unsettle(&slots),
+            }
+        }
+        shared.settling.groups.fetch_add(1, Ordering::AcqRel);
+        written
+    }
+}

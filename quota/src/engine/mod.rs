@@ -1,0 +1,172 @@
+//! The buckets in memory, in shards, and how they are saved.
+//!
+//! Operations change buckets in memory. One thread saves what changed, commit after commit; operations that need the disk wait
+//! for the commit that covers them. Buckets that are not in memory are read by a few threads. Whoever waits does so until
+//! [`STORE_DEADLINE`]; then the operation is answered [`Unavailable`](crate::operation::Unavailable).
+
+mod apply;
+mod commits;
+mod operator;
+mod reader;
+mod running;
+mod shard;
+mod shared;
+mod sizes;
+mod stats;
+mod take;
+#[cfg(test)]
+mod tests;
+
+pub use crate::store::OpenError;
+pub use commits::WAITING_MAX;
+pub use operator::{BucketKind, BucketState, PAGE_MAX, Page, TOP_MAX, TopEntry};
+pub use reader::{READ_BUCKETS_MAX, READS_MAX};
+pub use running::STORE_DEADLINE;
+pub use stats::{LATENCY_BOUNDS, Latency, Stats};
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::args::Durability;
+use crate::store::{DatabaseStore, Store, caught};
+use commits::Committer;
+use reader::{Readers, read_all};
+use shared::Shared;
+
+/// The time between two removals of the rows of full buckets.
+const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
+/// The time between two looks at the size of the store.
+const SIZE_EVERY: Duration = Duration::from_secs(1);
+/// The time for which the end of an engine waits for its threads. One whose disk hangs leaves them.
+const STOP_WAIT: Duration = Duration::from_secs(2);
+
+/// The settings of an engine.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The directory of the store, created if absent.
+    pub data: PathBuf,
+    /// When a debit is on disk.
+    pub durability: Durability,
+    /// The bytes of the buckets in memory and of the memory of the database, at most.
+    pub cache_bytes: u64,
+}
+
+/// The buckets of one server. Clones share them. Without [`Engine::close`] the end of the last clone saves nothing.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    // Before the threads: readers end with the last sender.
+    readers: Readers,
+    _threads: Arc<Threads>,
+}
+
+/// The threads of an engine, which end with it.
+#[derive(Debug)]
+struct Threads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Release);
+        for thread in &self.threads {
+            thread.thread().unpark();
+        }
+        let until = Instant::now() + STOP_WAIT;
+        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Engine {
+    /// Opens the store. Blocks.
+    ///
+    /// # Errors
+    /// When the directory cannot be used.
+    pub fn open(settings: &Settings) -> Result<Self, OpenError> {
+        let clock = Arc::new(AtomicU64::new(0));
+        let sizes = sizes::database(settings.cache_bytes);
+        let (store, number) = DatabaseStore::open(&settings.data, clock.clone(), sizes)?;
+        Self::start(settings, Box::new(store), clock, number)
+    }
+
+    /// Starts the threads of an engine whose store has `number` commits.
+    fn start(
+        settings: &Settings,
+        store: Box<dyn Store>,
+        clock: Arc<AtomicU64>,
+        number: u64,
+    ) -> Result<Self, OpenError> {
+        let shared = Arc::new(Shared::new(settings, store, clock, number));
+        let (readers, queues) = Readers::new();
+        let mut threads = Threads { shared: shared.clone(), threads: Vec::new() };
+        let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
+            let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+            thread.map_err(|error| OpenError::Io { path: settings.data.clone(), error })
+        };
+        let commits = shared.clone();
+        let committer = spawned("quota-commit", Box::new(move || Committer::default().run(&commits)))?;
+        let _ = shared.committer.set(committer.thread().clone());
+        threads.threads.push(committer);
+        let settles = shared.clone();
+        let settler = spawned("quota-settle", Box::new(move || commits::settle_all(&settles)))?;
+        shared.settling.set_thread(settler.thread().clone());
+        threads.threads.push(settler);
+        let sweeps = shared.clone();
+        threads.threads.push(spawned("quota-sweep", Box::new(move || sweep(&sweeps)))?);
+        for queue in queues {
+            let reads = shared.clone();
+            threads.threads.push(spawned("quota-read", Box::new(move || read_all(&reads, &queue)))?);
+        }
+        Ok(Self { shared, readers, _threads: Arc::new(threads) })
+    }
+
+    /// Returns the figures for metrics.
+    pub fn stats(&self) -> Stats {
+        let shared = &self.shared;
+        let (mut buckets, mut cache_bytes) = (0, 0);
+        for shard in 0..shared.shards.len() {
+            let shard = shared.lock(shard);
+            buckets += shard.len() as u64;
+            cache_bytes += shard.bytes() as u64;
+        }
+        Stats {
+            buckets,
+            cache_bytes,
+            cache_bytes_max: shared.cache_bytes,
+            waiting: shared.progress.waiting() as u64,
+            unsaved: shared.progress.unsaved(),
+            disk_bytes: shared.disk_bytes.load(Ordering::Relaxed),
+            ..shared.counters.stats()
+        }
+    }
+
+    /// Returns true while the store is open and its last commit neither failed nor hangs.
+    pub fn is_ready(&self) -> bool {
+        let progress = &self.shared.progress;
+        let late = self.shared.unsaved_max().map(|max| max + running::LATE_MAX);
+        !progress.is_failed() && late.is_none_or(|late| progress.unsaved().is_none_or(|age| age <= late))
+    }
+}
+
+/// Looks at the size of the store, and removes the rows of full buckets from time to time.
+fn sweep(shared: &Shared) {
+    let mut swept = Instant::now();
+    while !shared.is_stopped.load(Ordering::Acquire) {
+        // This waits for the disk, as no request may.
+        shared.disk_bytes.store(shared.store.disk_bytes(), Ordering::Relaxed);
+        thread::park_timeout(SIZE_EVERY);
+        if swept.elapsed() >= SWEEP_EVERY {
+            swept = Instant::now();
+            if let Err(error) = caught(|| shared.store.sweep()) {
+                shared.counters.failed();
+                tracing::error!(%error, "the rows of full buckets cannot be removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! How a batch of operations runs: in order, as far as buckets are in memory, then on after what they wait for.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, sleep};
+
+use super::Engine;
+use super::reader::Loaded;
+use super::shared::{Moment, Place};
+use crate::args::Durability;
+use crate::operation::{Answer, Operation, Unavailable};
+use crate::store::Kind;
+
+/// The time for which operations wait for the store.
+pub const STORE_DEADLINE: Duration = Duration::from_millis(250);
+/// The time by which unsaved debits may be too old before operations are refused without a wait: the disk hangs, and is not
+/// only slow.
+pub(super) const LATE_MAX: Duration = Duration::from_millis(200);
+/// The time until a run looks again for room in memory.
+const ROOM_DELAY: Duration = Duration::from_millis(10);
+/// Reads of the same run, at most: others may evict what it has read.
+const LOADS_MAX: usize = 8;
+
+/// The deadline of a run, which begins with its first wait.
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    fn get(&mut self) -> Instant {
+        *self.0.get_or_insert_with(|| Instant::now() + STORE_DEADLINE)
+    }
+}
+
+impl Engine {
+    /// Runs operations in order at `now_ms`, the server's clock in milliseconds since 1970, and appends their answers.
+    /// Completes at once where all buckets are in memory and no debit must be on disk first.
+    pub async fn run(
+        &self,
+        now_ms: u64,
+        operations: &[Operation<'_>],
+        answers: &mut Vec<Result<Answer, Unavailable>>,
+    ) {
+        let shared = &*self.shared;
+        let now_ms = shared.clock.fetch_max(now_ms, Ordering::Relaxed).max(now_ms);
+        let mut moment = Moment::new(now_ms);
+        let mut deadline = Deadline(None);
+        // The answers that are not given before the commit.
+        let mut changes: SmallVec<[usize; 32]> = SmallVec::new();
+        let is_always = shared.durability == Durability::Always;
+        let (mut at, mut loads, mut misses) = (0, 0, 0);
+        // The reason for which no more is read. A batch that waits in vain must not be searched again for each operation.
+        let mut unread = None;
+        while at < operations.len() {
+            if let Err(unavailable) = self.saved_in_time(&mut deadline).await {
+                answers.extend(operations.iter().skip(at).map(|_| Err(unavailable)));
+                break;
+            }
+            let mut missing = None;
+            for operation in operations.iter().skip(at) {
+                moment.is_changed = false;
+                let Some(answer) = shared.answer(operation, &mut moment) else {
+                    missing = Some(operation);
+                    break;
+                };
+                if is_always && moment.is_changed {
+                    changes.push(answers.len());
+                }
+                answers.push(Ok(answer));
+                at += 1;
+            }
+            if missing.is_none() {
+                break;
+            }
+            if unread.is_none() {
+                let rest = operations.get(at..).unwrap_or_default();
+                let places = self.missing(rest);
+                misses += if loads == 0 { places.len() } else { 0 };
+                loads += 1;
+                unread = match loads > LOADS_MAX {
+                    true => Some(Unavailable::Busy),
+                    false => self.load(places, &mut deadline).await.err(),
+                };
+            }
+            if let Some(unavailable) = unread {
+                // Those in memory are answered, unless they belong after this one to a bucket of it.
+                answers.push(Err(unavailable));
+                at += 1;
+            }
+        }
+        if is_always
+            && moment.commit > shared.progress.durable()
+            && let Err(unavailable) = shared.progress.wait(moment.commit, deadline.get()).await
+        {
+            for change in changes {
+                if let Some(answer) = answers.get_mut(change) {
+                    *answer = Err(unavailable);
+                }
+            }
+        }
+        self.count(operations.len(), misses, answers);
+    }
+
+    fn count(&self, operations: usize, misses: usize, answers: &[Result<Answer, Unavailable>]) {
+        let counters = &self.shared.counters;
+        counters.hits.fetch_add(operations.saturating_sub(misses) as u64, Ordering::Relaxed);
+        if misses > 0 {
+            counters.misses.fetch_add(misses as u64, Ordering::Relaxed);
+        }
+        let unavailable = answers.iter().rev().take(operations).filter(|answer| answer.is_err()).count();
+        if unavailable > 0 {
+            counters.unavailable.fetch_add(unavailable as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits while the oldest debit that is not saved is too old for more of them.
+    async fn saved_in_time(&self, deadline: &mut Deadline) -> Result<(), Unavailable> {
+        let shared = &*self.shared;
+        let Some(max) = shared.unsaved_max() else { return Ok(()) };
+        loop {
+            let Some(age) = shared.progress.unsaved().filter(|age| *age > max) else { return Ok(()) };
+            if shared.progress.is_failed() || age > max + LATE_MAX {
+                return Err(Unavailable::Store);
+            }
+            if shared.durability == Durability::Always {
+                return Ok(());
+            }
+            shared.progress.wait(shared.progress.durable() + 1, deadline.get()).await?;
+        }
+    }
+
+    /// Returns the places of the buckets that are not in memory.
+    fn missing(&self, operations: &[Operation<'_>]) -> Vec<Place> {
+        let mut places = Vec::new();
+        let mut add = |kind: Kind, key: &[u8]| {
+            let place = self.shared.place(kind.row_key(key));
+            if self.shared.lock(place.shard).find(place.hash, &place.key).is_none() {
+                places.push(place);
+            }
+        };
+        for operation in operations {
+            match operation {
+                Operation::Reduce { bucket, .. }
+                | Operation::Sessionize { bucket, .. }
+                | Operation::Give { bucket, .. } => add(Kind::Tokens(bucket.rate), bucket.key),
+                Operation::Throttle { key, .. } => add(Kind::Throttle, key),
+                Operation::Take(demands) => {
+                    for demand in demands {
+                        add(Kind::Tokens(demand.bucket.rate), demand.bucket.key);
+                    }
+                }
+            }
+        }
+        places
+    }
+
+    /// Reads buckets into memory. Where there is no room, some are saved, so that they can be evicted.
+    async fn load(&self, places: Vec<Place>, deadline: &mut Deadline) -> Result<(), Unavailable> {
+        let shared = &*self.shared;
+        if deadline.get() <= Instant::now() {
+            return Err(Unavailable::Store);
+        }
+        let _waiting = shared.progress.enter()?;
+        loop {
+            match self.readers.load(places.clone(), deadline.get()).await? {
+                Loaded::All => return Ok(()),
+                Loaded::Failed => return Err(Unavailable::Store),
+                Loaded::Full => {
+                    shared.want_commit();
+                    shared.settling.want_room();
+                }
+            }
+            if deadline.get() <= Instant::now() + ROOM_DELAY {
+                return Err(Unavailable::Busy);
+            }
+            sleep(ROOM_DELAY).await;
+        }
+    }
+}

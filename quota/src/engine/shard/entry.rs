@@ -1,0 +1,101 @@
+//! One bucket in memory.
+
+use crate::store::{Kind, Row, State};
+
+/// One bucket in memory. `state` is absent for a full bucket that is not in the store.
+#[derive(Debug)]
+pub(in crate::engine) struct Entry {
+    /// The key in the store; empty for a free slot.
+    pub(in crate::engine) key: Box<[u8]>,
+    pub(super) hash: u64,
+    pub(in crate::engine) state: Option<State>,
+    /// The server's clock less the caller's time at the last change, in milliseconds.
+    skew_ms: i64,
+    /// The number of the commit that saves the last change.
+    pub(super) commit: u64,
+    /// The number of the last commit that was made of it.
+    pub(super) logged: u64,
+    /// The operations, and those that were refused, in counts that halve each minute.
+    asked: u32,
+    refused: u32,
+    minute: u16,
+    /// True if it was used since the search for one to evict last passed it.
+    pub(super) is_used: bool,
+    pub(super) settled: Settled,
+}
+
+/// The state of the bucket's row, where its last change is found once it is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    Yes,
+    UnderWay,
+    No,
+}
+
+impl Entry {
+    pub(super) fn new(key: &[u8], hash: u64, state: Option<State>) -> Self {
+        Self {
+            key: key.into(),
+            hash,
+            state,
+            skew_ms: 0,
+            commit: 0,
+            logged: 0,
+            asked: 0,
+            refused: 0,
+            minute: 0,
+            is_used: true,
+            settled: Settled::Yes,
+        }
+    }
+
+    pub(super) fn is_free(&self) -> bool {
+        self.key.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(&[], 0, None);
+    }
+
+    /// Counts an operation.
+    pub(in crate::engine) fn count(&mut self, minute: u16, is_refused: bool) {
+        self.is_used = true;
+        if self.minute != minute {
+            (self.asked, self.refused) = self.counts(minute);
+            self.minute = minute;
+        }
+        self.asked = self.asked.saturating_add(1);
+        self.refused = self.refused.saturating_add(u32::from(is_refused));
+    }
+
+    /// Returns the operations and those that were refused, as they count in this minute.
+    pub(in crate::engine) fn counts(&self, minute: u16) -> (u32, u32) {
+        let minutes = u32::from(minute.wrapping_sub(self.minute));
+        let faded = |count: u32| count.checked_shr(minutes).unwrap_or(0);
+        (faded(self.asked), faded(self.refused))
+    }
+
+    /// Sets the state after a change at `at_ms` of the caller's time.
+    pub(in crate::engine) fn set(&mut self, state: Option<State>, at_ms: u64, now_ms: u64) {
+        self.state = state;
+        self.skew_ms = now_ms.wrapping_sub(at_ms).cast_signed();
+    }
+
+    /// Returns the row of the bucket; `None` if it needs none.
+    pub(super) fn row(&self) -> Option<Row> {
+        self.state.map(|state| Row { state, full_at_ms: self.full_at_ms() })
+    }
+
+    /// Returns the time by the server's clock from which the bucket is full, if the caller's time goes on as fast.
+    fn full_at_ms(&self) -> u64 {
+        match (self.state, Kind::parse(&self.key)) {
+            (Some(State::Tokens(balance)), Some((_, Kind::Tokens(rate)))) => {
+                let full = balance.holds_at_ms(rate, rate.max()).unwrap_or(u64::MAX);
+                let full = i128::from(full) + i128::from(self.skew_ms);
+                u64::try_from(full.max(0)).unwrap_or(u64::MAX)
+            }
+            (Some(State::Throttle(gcra)), _) => gcra.arrival_ns.div_ceil(1_000_000),
+            _ => u64::MAX,
+        }
+    }
+}

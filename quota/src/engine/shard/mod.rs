@@ -1,0 +1,250 @@
+//! The buckets of one shard in memory: a table over slots, a list of those to save, and the eviction of the others.
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+pub(super) use entry::Entry;
+use entry::Settled;
+
+use hashbrown::HashTable;
+
+use crate::store::{Rows, State};
+
+/// The bytes of a bucket in memory beside its key: its slot and the room for growth of the slots, its place in the table,
+/// and the overhead of the allocation of the key.
+const SLOT_BYTES: usize = size_of::<Entry>() * 5 / 4 + 12 + 16;
+
+/// The buckets of one shard.
+#[derive(Debug)]
+pub(super) struct Shard {
+    table: HashTable<u32>,
+    slots: Vec<Entry>,
+    free: Vec<u32>,
+    /// The slots that changed since the last commit began.
+    changed: Vec<u32>,
+    /// The slots that are to be settled.
+    unsettled: Vec<u32>,
+    /// The number of the commit that saves what changes now.
+    commit: u64,
+    bytes: usize,
+    bytes_max: usize,
+    /// The slot where the search for one to evict goes on.
+    hand: usize,
+    /// The part that was saved when no slot could be evicted.
+    full_at: Option<Saved>,
+}
+
+/// The part of the changes in memory that is in the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Saved {
+    /// The number of the last commit on disk.
+    pub(super) commit: u64,
+    /// The number of times that some buckets were settled.
+    pub(super) settlings: u64,
+}
+
+/// The error for a shard in which every bucket must be saved first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+impl Shard {
+    pub(super) fn new(bytes_max: usize, commit: u64) -> Self {
+        Self {
+            table: HashTable::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            changed: Vec::new(),
+            unsettled: Vec::new(),
+            commit,
+            bytes: 0,
+            bytes_max,
+            hand: 0,
+            full_at: None,
+        }
+    }
+
+    /// Returns the slot of a bucket.
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        self.table
+            .find(hash, |&slot| self.slots.get(slot as usize).is_some_and(|entry| *entry.key == *key))
+            .copied()
+    }
+
+    /// Returns the bucket in a slot.
+    pub(super) fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.slots.get(slot as usize)
+    }
+
+    /// Returns the bucket in a slot.
+    pub(super) fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+        self.slots.get_mut(slot as usize)
+    }
+
+    /// Returns all buckets.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.slots.iter().filter(|entry| !entry.is_free())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds a bucket that is not here, as it is on disk, and evicts others for it that are saved.
+    pub(super) fn insert(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        state: Option<State>,
+        saved: Saved,
+    ) -> Result<u32, Full> {
+        let bytes = SLOT_BYTES + key.len();
+        while self.bytes + bytes > self.bytes_max && self.len() > 0 {
+            self.evict(saved)?;
+        }
+        self.bytes += bytes;
+        let entry = Entry::new(key, hash, state);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                if let Some(free) = self.slots.get_mut(slot as usize) {
+                    *free = entry;
+                }
+                slot
+            }
+            None => {
+                if self.slots.len() == self.slots.capacity() {
+                    self.slots.reserve_exact(self.slots.len() / 4 + 16);
+                }
+                self.slots.push(entry);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        let slots = &self.slots;
+        self.table.insert_unique(hash, slot, |&slot| slots.get(slot as usize).map_or(0, |entry| entry.hash));
+        Ok(slot)
+    }
+
+    /// Evicts a bucket that is saved and was not used since the hand last passed it.
+    fn evict(&mut self, saved: Saved) -> Result<(), Full> {
+        if self.full_at == Some(saved) {
+            return Err(Full);
+        }
+        for _ in 0..2 * self.slots.len() {
+            self.hand = if self.hand + 1 < self.slots.len() { self.hand + 1 } else { 0 };
+            let Some(entry) = self.slots.get_mut(self.hand) else { continue };
+            if entry.is_free() || entry.commit > saved.commit || entry.settled != Settled::Yes {
+                continue;
+            }
+            if std::mem::take(&mut entry.is_used) {
+                continue;
+            }
+            let slot = self.hand as u32;
+            if let Ok(place) = self.table.find_entry(entry.hash, |&other| other == slot) {
+                place.remove();
+            }
+            self.bytes -= SLOT_BYTES + entry.key.len();
+            entry.clear();
+            self.free.push(slot);
+            return Ok(());
+        }
+        self.full_at = Some(saved);
+        Err(Full)
+    }
+
+    /// Has the state of a slot saved by the next commit, and returns its number.
+    pub(super) fn set_changed(&mut self, slot: u32) -> u64 {
+        if let Some(entry) = self.slots.get_mut(slot as usize) {
+            if entry.commit != self.commit {
+                entry.commit = self.commit;
+                self.changed.push(slot);
+            }
+            want_settled(entry, slot, &mut self.unsettled);
+        }
+        self.commit
+    }
+
+    /// Moves the rows that changed into commit `number`, and their slots into `gathered`. Later changes are for the next one.
+    pub(super) fn gather(&mut self, number: u64, rows: &mut Rows, gathered: &mut Vec<u32>) {
+        self.commit = number + 1;
+        for &slot in &self.changed {
+            if let Some(entry) = self.slots.get_mut(slot as usize) {
+                entry.logged = number;
+                rows.push(&entry.key, entry.row().as_ref());
+            }
+        }
+        gathered.append(&mut self.changed);
+    }
+
+    /// Has a slot saved by the next commit because commit `number` failed.
+    pub(super) fn put_back(&mut self, number: u64, slot: u32) {
+        if self.entry(slot).is_some_and(|entry| entry.commit <= number) {
+            self.set_changed(slot);
+        }
+    }
+
+    /// Has all slots that the next commit saves settled again: the rows of those that were are older.
+    pub(super) fn unsettle_changed(&mut self) {
+        for &slot in &self.changed {
+            if let Some(entry) = self.slots.get_mut(slot as usize) {
+                want_settled(entry, slot, &mut self.unsettled);
+            }
+        }
+    }
+
+    /// Returns the slots that must be settled before the log forgets the commits up to `up_to`: not those that a later commit has
+    /// that is on disk, as all up to `durable` are. Each must come back by [`Shard::unsettle`] or [`Shard::end_settling`].
+    pub(super) fn take_unsettled(&mut self, up_to: u64, durable: u64) -> Vec<u32> {
+        let Self { unsettled, slots, .. } = self;
+        let is_later =
+            |slot: u32| slots.get(slot as usize).is_some_and(|it| it.logged > up_to && it.logged <= durable);
+        unsettled.extract_if(.., |slot| !is_later(*slot)).collect()
+    }
+
+    /// Adds the rows of some of these slots, which must be written next.
+    pub(super) fn begin_settling(&mut self, slots: &[u32], rows: &mut Rows) {
+        for &slot in slots {
+            // A slot is not evicted before it is settled.
+            if let Some(entry) =
+                self.slots.get_mut(slot as usize).filter(|entry| entry.settled == Settled::No)
+            {
+                entry.settled = Settled::UnderWay;
+                rows.push(&entry.key, entry.row().as_ref());
+            }
+        }
+    }
+
+    /// Notes that the rows of these slots are written. Those that changed since are to be settled again.
+    pub(super) fn end_settling(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            if let Some(entry) = self.slots.get_mut(slot as usize)
+                && entry.settled == Settled::UnderWay
+            {
+                entry.settled = Settled::Yes;
+            }
+        }
+    }
+
+    /// Notes that the rows of these slots are not written.
+    pub(super) fn unsettle(&mut self, slots: &[u32]) {
+        for &slot in slots {
+            if let Some(entry) = self.slots.get_mut(slot as usize)
+                && entry.settled != Settled::Yes
+            {
+                entry.settled = Settled::No;
+                self.unsettled.push(slot);
+            }
+        }
+    }
+}
+
+/// Adds a slot to those that are to be settled, unless it is one of them.
+fn want_settled(entry: &mut Entry, slot: u32, unsettled: &mut Vec<u32>) {
+    if entry.settled != Settled::No {
+        entry.settled = Settled::No;
+        unsettled.push(slot);
+    }
+}

@@ -1,0 +1,172 @@
+//! What the tasks and threads of one engine share: the shards, the store, and the state of commits.
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use foldhash::fast::RandomState;
+
+use super::apply::{Single, apply};
+use super::commits::{Progress, Settling};
+use super::shard::{Saved, Shard};
+use super::stats::Counters;
+use super::{Settings, sizes};
+use crate::args::Durability;
+use crate::operation::{Answer, Operation};
+use crate::store::{RowKey, Store};
+
+/// What the tasks and threads of one engine share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) store: Box<dyn Store>,
+    pub(super) shards: Vec<Mutex<Shard>>,
+    pub(super) progress: Progress,
+    pub(super) settling: Settling,
+    pub(super) counters: Counters,
+    pub(super) durability: Durability,
+    pub(super) cache_bytes: u64,
+    /// The bytes of the store on disk, as of the last look.
+    pub(super) disk_bytes: AtomicU64,
+    /// The server's clock in milliseconds since 1970, which never goes back.
+    pub(super) clock: Arc<AtomicU64>,
+    hasher: RandomState,
+    /// True if a commit is wanted before its time.
+    pub(super) is_wanted: AtomicBool,
+    pub(super) is_stopped: AtomicBool,
+    pub(super) committer: OnceLock<Thread>,
+}
+
+/// The place of a bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) key: RowKey,
+    pub(super) hash: u64,
+    pub(super) shard: usize,
+}
+
+/// The time of some operations, and the commit that they need.
+#[derive(Debug)]
+pub(super) struct Moment {
+    pub(super) now_ms: u64,
+    pub(super) minute: u16,
+    /// The number of the commit that saves all changes so far; 0 for none.
+    pub(super) commit: u64,
+    pub(super) is_changed: bool,
+}
+
+impl Moment {
+    pub(super) const fn new(now_ms: u64) -> Self {
+        Self { now_ms, minute: (now_ms / 60_000) as u16, commit: 0, is_changed: false }
+    }
+
+    pub(super) fn note_commit(&mut self, number: u64) {
+        self.commit = self.commit.max(number);
+        self.is_changed = true;
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        settings: &Settings,
+        store: Box<dyn Store>,
+        clock: Arc<AtomicU64>,
+        number: u64,
+    ) -> Self {
+        let (count, bytes) = sizes::shards(settings.cache_bytes);
+        Self {
+            store,
+            shards: (0..count).map(|_| Mutex::new(Shard::new(bytes, number + 1))).collect(),
+            progress: Progress::new(number),
+            settling: Settling::new(number, sizes::log(settings.cache_bytes)),
+            counters: Counters::default(),
+            durability: settings.durability,
+            cache_bytes: count as u64 * bytes as u64,
+            disk_bytes: AtomicU64::new(0),
+            clock,
+            hasher: RandomState::default(),
+            is_wanted: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            committer: OnceLock::new(),
+        }
+    }
+
+    /// Returns the place of a bucket.
+    pub(super) fn place(&self, key: RowKey) -> Place {
+        let hash = self.hasher.hash_one(&*key);
+        // The tables use the lowest and the highest bits.
+        let shard = (hash >> 40) as usize & (self.shards.len() - 1);
+        Place { key, hash, shard }
+    }
+
+    pub(super) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        // The number of shards is a power of two, and places are below it.
+        let shard = &self.shards[shard];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the answer to an operation, if its buckets are in memory.
+    pub(super) fn answer(&self, operation: &Operation<'_>, moment: &mut Moment) -> Option<Answer> {
+        if let Operation::Take(demands) = operation {
+            return self.take(demands, moment).map(Answer::Taken);
+        }
+        let single = Single::new(operation, moment.now_ms)?;
+        let place = self.place(single.kind.row_key(single.key));
+        let mut shard = self.lock(place.shard);
+        let slot = shard.find(place.hash, &place.key)?;
+        let entry = shard.entry_mut(slot)?;
+        let applied = apply(entry.state, single.act, single.at_ms);
+        entry.count(moment.minute, applied.is_refused);
+        if applied.state.is_some() {
+            entry.set(applied.state, single.at_ms, moment.now_ms);
+            moment.note_commit(shard.set_changed(slot));
+            self.note(moment);
+        }
+        Some(applied.answer)
+    }
+
+    /// Notes changes. The shards are still locked: a change is noted before it can be saved.
+    pub(super) fn note(&self, moment: &Moment) {
+        if moment.is_changed && self.progress.note_change() && self.durability != Durability::None {
+            self.unpark();
+        }
+    }
+
+    /// Returns what of the buckets in memory is in the store.
+    pub(super) fn saved(&self) -> Saved {
+        Saved { commit: self.progress.durable(), settlings: self.settling.groups() }
+    }
+
+    /// Has a commit begin now.
+    pub(super) fn want_commit(&self) {
+        if !self.is_wanted.swap(true, Ordering::AcqRel) {
+            self.unpark();
+        }
+    }
+
+    pub(super) fn unpark(&self) {
+        if let Some(committer) = self.committer.get() {
+            committer.unpark();
+        }
+    }
+
+    /// Waits until a time, or until the engine is stopped, whoever unparks the thread.
+    pub(super) fn park_until(&self, until: Instant) {
+        while let Some(wait) = until.checked_duration_since(Instant::now())
+            && !wait.is_zero()
+            && !self.is_stopped.load(Ordering::Acquire)
+        {
+            thread::park_timeout(wait);
+        }
+    }
+
+    /// Returns the age of unsaved debits from which no more are made. `None` for any.
+    pub(super) const fn unsaved_max(&self) -> Option<Duration> {
+        match self.durability {
+            Durability::Always => Some(Duration::ZERO),
+            Durability::Interval(interval) => Some(interval),
+            Durability::None => None,
+        }
+    }
+}

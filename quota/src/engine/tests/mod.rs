@@ -1,0 +1,9 @@
+//! The engine on a real store and on one that fails.
+
+mod crash;
+mod faults;
+mod memory;
+mod operators;
+mod recovery;
+mod semantics;
+mod support;
