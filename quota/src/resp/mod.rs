@@ -1,0 +1,94 @@
+//! The port that any client of Redis can use: accepts connections within bounds, with TLS beyond loopback, and answers
+//! the commands on each.
+
+mod batch;
+mod catalog;
+mod commands;
+mod connection;
+mod counters;
+mod info;
+mod input;
+mod rehearsal;
+mod reply;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_admin::access::Access;
+use plimsoll_proto::transport::{Acceptor, Connections, Place};
+use plimsoll_tls::tokio_rustls::TlsAcceptor;
+use plimsoll_tls::{Certificates, HandshakeFailure};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use self::batch::{BATCH_REPLY_BYTES_MAX, COMMANDS_PER_BATCH_MAX};
+pub use self::counters::{COMMANDS, Counters, RESULTS};
+pub use self::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX};
+pub use self::rehearsal::Rehearsal;
+pub use self::session::CLIENT_NAME_BYTES_MAX;
+
+use crate::engine::Engine;
+
+/// The longest time of a TLS handshake.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// The port of the Redis protocol.
+#[derive(Debug)]
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
+    pub(crate) engine: Engine,
+    pub(crate) counters: Counters,
+    pub(crate) access: Access,
+    /// The certificates for TLS; `None`: plaintext.
+    pub(crate) certificates: Option<Certificates>,
+    /// True if clients have to authenticate.
+    pub(crate) needs_token: bool,
+    pub(crate) connections: Connections,
+    pub(crate) connections_max: usize,
+    pub(crate) started: Instant,
+}
+
+/// Serves `listener` until `shutdown` is cancelled. Ends when all connections have ended.
+pub(crate) async fn serve(listener: TcpListener, port: Port, shutdown: CancellationToken) {
+    let tasks = TaskTracker::new();
+    let mut acceptor = Acceptor::new(listener, port.connections.clone()).without_pauses();
+    let port = Arc::new(port);
+    while let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await {
+        // Each has a token of its own: waiting on one that all share costs each request a lock.
+        tasks.spawn(connect(stream, peer, place, Arc::clone(&port), shutdown.child_token()));
+    }
+    drop(acceptor);
+    tasks.close();
+    tasks.wait().await;
+}
+
+async fn connect(
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: Place,
+    port: Arc<Port>,
+    shutdown: CancellationToken,
+) {
+    let connection = async {
+        let Some(certificates) = &port.certificates else {
+            return connection::converse(stream, peer, &port, &shutdown).await;
+        };
+        let accepted = TlsAcceptor::from(certificates.admin_server()).accept(stream);
+        let accepted = shutdown.run_until_cancelled(timeout(HANDSHAKE_MAX, accepted)).await;
+        let failure = match accepted {
+            None => return,
+            Some(Ok(Ok(stream))) => return connection::converse(stream, peer, &port, &shutdown).await,
+            Some(Ok(Err(error))) => HandshakeFailure::of(&error),
+            Some(Err(late)) => HandshakeFailure::of(&io::Error::from(late)),
+        };
+        port.connections.on_handshake_failed(peer.ip(), failure.label(), &failure);
+    };
+    place.closed().run_until_cancelled(connection).await;
+}

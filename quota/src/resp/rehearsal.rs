@@ -1,0 +1,61 @@
+//! A connection without sockets and buckets, by which any bytes of a client can be tried.
+
+use std::net::SocketAddr;
+
+use bytes::{Buf, BytesMut};
+use plimsoll_admin::access::Access;
+
+use super::batch::{Batch, End};
+use super::session::Session;
+
+/// A connection whose operations are all answered as unavailable.
+#[derive(Debug)]
+pub struct Rehearsal {
+    session: Session,
+    access: Access,
+    input: BytesMut,
+    output: BytesMut,
+    is_open: bool,
+}
+
+impl Rehearsal {
+    /// Begins a connection, of a client that has to authenticate first or need not.
+    #[must_use]
+    pub fn new(needs_token: bool) -> Self {
+        Self {
+            session: Session::new(1, SocketAddr::from(([127, 0, 0, 1], 0)), needs_token),
+            access: Access::default(),
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            is_open: true,
+        }
+    }
+
+    /// Follows further bytes of the client, and returns true while the connection is open.
+    pub fn feed(&mut self, bytes: &[u8]) -> bool {
+        self.input.extend_from_slice(bytes);
+        while self.is_open {
+            let mut batch = Batch::read(&self.input, &mut self.session, &self.access);
+            let (length, end) = (batch.length, std::mem::take(&mut batch.end));
+            batch.reply(&[], &mut self.output);
+            self.input.advance(length);
+            self.is_open = end != End::Close;
+            if end == End::Read {
+                break;
+            }
+        }
+        self.is_open
+    }
+
+    /// The replies so far.
+    #[must_use]
+    pub fn replies(&self) -> &[u8] {
+        &self.output
+    }
+
+    /// The bytes that wait for the rest of their command.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.input.len()
+    }
+}
