@@ -1,0 +1,51 @@
+//! The admin port of a quota server: metrics, health checks, status, and the buckets as operators see them.
+
+pub mod api;
+pub mod key_text;
+mod metrics;
+mod ports;
+mod quota_routes;
+pub mod status;
+#[cfg(test)]
+mod tests;
+
+use std::time::SystemTime;
+
+use axum::Json;
+use axum::http::Method;
+use plimsoll_admin::access::Routes;
+use plimsoll_admin::security::Opened;
+use plimsoll_admin::server;
+
+pub(crate) use self::ports::Ports;
+use self::status::Status;
+use crate::args::Durability;
+use crate::engine::Engine;
+use crate::resp::Counters;
+
+/// Everything that the admin port shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    pub(crate) engine: Engine,
+    pub(crate) ports: Ports,
+    pub(crate) resp: Counters,
+    pub(crate) security: Opened,
+    pub(crate) durability: Durability,
+}
+
+/// All routes of the admin port.
+pub(crate) fn routes(sources: Sources) -> Routes {
+    let (of_page, of_status) = (sources.clone(), sources.clone());
+    let page = move || metrics::page(&of_page);
+    let status = move || async move { Json(Status::of(&of_status)) };
+    let engine = sources.engine.clone();
+    server::routes(page, move || engine.is_ready())
+        .viewer(Method::GET, "/status", status)
+        .merge(quota_routes::routes(sources.engine))
+}
+
+/// The server's clock in milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

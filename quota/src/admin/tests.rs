@@ -1,0 +1,66 @@
+//! The callers that each route of a quota server answers, as a complete table, and the metrics and texts of keys.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use plimsoll_admin::access::matrix;
+use plimsoll_admin::security::Opened;
+
+use super::{Ports, Sources, metrics, routes};
+use crate::args::Durability;
+use crate::engine::{Engine, Settings};
+use crate::resp::Counters;
+
+/// The columns: no token, an unknown one, viewer, operator, admin, no token where loopback is open, no token and viewer
+/// where metrics need one. A status other than 401 and 403 is that of an accepted request.
+const TABLE: &str = "
+    GET /metrics metrics | 200 | 200 | 200 | 200 | 200 | 200 | 401 no_token | 200
+    GET /healthz nothing | 200 | 200 | 200 | 200 | 200 | 200 | 200 | 200
+    GET /readyz nothing | 200 | 200 | 200 | 200 | 200 | 200 | 200 | 200
+    GET /status viewer | 401 no_token | 401 unknown_token | 200 | 200 | 200 | 200 | 401 no_token | 200
+    GET /quotas viewer | 401 no_token | 401 unknown_token | 200 | 200 | 200 | 200 | 401 no_token | 200
+    GET /quotas/get viewer | 401 no_token | 401 unknown_token | 400 | 400 | 400 | 400 | 401 no_token | 400
+    GET /quotas/top viewer | 401 no_token | 401 unknown_token | 200 | 200 | 200 | 200 | 401 no_token | 200
+    POST /quotas/reset operator | 401 no_token | 401 unknown_token | 403 role | 400 | 400 | 400 | 401 no_token | 403 role
+";
+
+/// A server in a directory of its own.
+fn sources(directory: &Path) -> Sources {
+    let durability = Durability::default();
+    let settings = Settings { data: directory.join("data"), durability, cache_bytes: 16 << 20 };
+    Sources {
+        engine: Engine::open(&settings).unwrap(),
+        ports: Ports::new(),
+        resp: Counters::default(),
+        security: Opened::default(),
+        durability,
+    }
+}
+
+#[tokio::test]
+async fn every_route_answers_callers_of_its_role_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let sources = sources(directory.path());
+    let table = matrix::table(|| routes(sources.clone())).await;
+    assert_eq!(table, TABLE.trim().lines().map(str::trim).collect::<Vec<_>>(), "{}", table.join("\n"));
+    sources.engine.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_metric_of_the_page_is_documented() {
+    let directory = tempfile::tempdir().unwrap();
+    let sources = sources(directory.path());
+    let page = metrics::page(&sources);
+    let reference = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md"));
+    let reference = reference.unwrap();
+    let names: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .filter(|name| name.starts_with("plimsoll_quota_"))
+        .collect();
+    assert!(names.len() > 15, "{names:?}");
+    let missing: Vec<&&str> = names.iter().filter(|name| !reference.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/reference/metrics.md lacks {missing:?}");
+    sources.engine.close().await.unwrap();
+}

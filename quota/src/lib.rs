@@ -1,0 +1,16 @@
+//! The quota server of Plimsoll: exact token buckets behind the Redis protocol, with an embedded store.
+//!
+//! [`engine`] holds the buckets in memory, in shards, and saves them through `store`. `resp` translates between the Redis
+//! protocol and [`operation`], `admin` serves the admin port.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+mod args;
+pub mod engine;
+pub mod operation;
+pub mod resp;
+mod server;
+mod store;
+
+pub use args::{ADMIN_PORT, Args, Durability, Error, RESP_PORT};
+pub use server::{Listeners, Server, run};

@@ -1,0 +1,119 @@
+//! A quota server from its start to its end: it opens the store and sockets, serves the ports, and saves what is left.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use plimsoll_admin::security::Opened;
+use plimsoll_admin::server;
+use plimsoll_core::exchange::{PeerRole, is_loopback};
+use plimsoll_proto::transport;
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{self, Ports, Sources};
+use crate::args::{Args, Durability, Error};
+use crate::engine::{Engine, Settings};
+use crate::resp::{self, Counters, Port};
+
+/// The sockets of a quota server.
+#[derive(Debug)]
+pub struct Listeners {
+    /// The Redis protocol.
+    pub resp: TcpListener,
+    /// Metrics, health checks and the commands of operators.
+    pub admin: TcpListener,
+}
+
+/// A quota server that is ready to serve.
+#[derive(Debug)]
+pub struct Server {
+    engine: Engine,
+    security: Opened,
+    durability: Durability,
+}
+
+/// Runs a quota server until `shutdown` is cancelled.
+///
+/// # Errors
+/// When it cannot start, or one of its servers fails.
+pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
+    let (resp, admin) = (args.listen, args.admin);
+    // A disk that hangs must not keep the process from ending.
+    let opening = spawn_blocking(move || Server::new(&args));
+    let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
+    let server = opened??;
+    let listeners =
+        Listeners { resp: transport::listen(resp).await?, admin: transport::listen(admin).await? };
+    server.serve(listeners, shutdown).await
+}
+
+impl Server {
+    /// Checks the arguments and opens the store. Blocks.
+    ///
+    /// # Errors
+    /// When an argument is invalid, or the store cannot be opened.
+    pub fn new(args: &Args) -> Result<Self, Error> {
+        let ports = [("--listen", args.listen)];
+        let security = args.security.open_without_parent(PeerRole::Quota, &ports, args.admin)?;
+        if !is_loopback(args.listen.ip()) && security.access().tokens().is_none() {
+            return Err(Error::NoTokens(args.listen));
+        }
+        if args.security.tokens.is_none() && !args.security.admin_open_on_loopback {
+            tracing::warn!(
+                "the admin port shows and resets no bucket: give --tokens FILE, or --admin-open-on-loopback to accept \
+                 programs on this machine"
+            );
+        }
+        let settings = Settings {
+            data: args.data.clone(),
+            durability: args.durability,
+            cache_bytes: args.cache_mib << 20,
+        };
+        Ok(Self { engine: Engine::open(&settings)?, security, durability: args.durability })
+    }
+
+    /// Serves until `shutdown` is cancelled, then answers what was read and saves all balances.
+    ///
+    /// # Errors
+    /// When the address of a socket cannot be read, or the balances cannot be saved.
+    pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
+        let Self { engine, security, durability } = self;
+        let (listen, admin) = (listeners.resp.local_addr()?, listeners.admin.local_addr()?);
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
+        let (ports, counters, access) = (Ports::new(), Counters::default(), security.access().clone());
+        let port = port(listen, &engine, &security, &ports, &counters);
+        let connections = ports.admin.clone();
+        let sources = Sources { engine: engine.clone(), ports, resp: counters, security, durability };
+        let routes = admin::routes(sources);
+        tracing::info!(%listen, %admin, %durability, "quota server serves");
+
+        // The admin port ends last: it shows how the other ends.
+        let closing = CancellationToken::new();
+        let admin =
+            server::serve(listeners.admin, connections, access, routes, closing.clone().cancelled_owned());
+        let operations = async {
+            resp::serve(listeners.resp, port, shutdown).await;
+            let saved = engine.close().await;
+            closing.cancel();
+            saved
+        };
+        let (saved, ()) = tokio::join!(operations, admin);
+        Ok(saved?)
+    }
+}
+
+fn port(address: SocketAddr, engine: &Engine, security: &Opened, ports: &Ports, counters: &Counters) -> Port {
+    let is_beyond_loopback = !is_loopback(address.ip());
+    Port {
+        address,
+        engine: engine.clone(),
+        counters: counters.clone(),
+        access: security.access().clone(),
+        certificates: security.certificates().filter(|_| is_beyond_loopback).cloned(),
+        needs_token: is_beyond_loopback,
+        connections: ports.resp.clone(),
+        connections_max: Ports::resp_max(),
+        started: Instant::now(),
+    }
+}
