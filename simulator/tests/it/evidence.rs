@@ -8,6 +8,7 @@ use plimsoll_core::exchange::{Parent, StreamId};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Report, Role, Side};
+use plimsoll_core::stats::{Bin, Histogram};
 use plimsoll_policy::ONE_CLASS_TENANTS;
 
 use crate::pair::{Pair, identity};
@@ -23,9 +24,13 @@ struct World {
 
 impl World {
     fn new(max_drop_ratio: f64) -> Self {
+        Self::of(&format!("canary: {{ max_drop_ratio: {max_drop_ratio} }}"))
+    }
+
+    fn of(rollout: &str) -> Self {
         let policy = format!(
             "buckets: {{ api: {{ limit: 1000, mode: canary }} }}\n\
-             rollout: {{ require_gates: false, min_samples: 1, canary: {{ max_drop_ratio: {max_drop_ratio} }} }}\n"
+             rollout: {{ require_gates: false, min_samples: 1, {rollout} }}\n"
         );
         let pair = Pair::new(&policy, ONE_CLASS_TENANTS, Bounds::default());
         let mut world = Self { pair, now: Duration::ZERO, seq: 0 };
@@ -93,5 +98,28 @@ fn failures_that_one_client_claims_count_for_its_weight_alone() {
         assert_eq!(mode, Some(Mode::Canary), "{claimed} refusals end the canary");
         let mode = World::new(0.15).mode_after_a_minute(&honest, &hostile);
         assert_eq!(mode, (claimed < 1_000_000_000).then_some(Mode::Shadow).or(Some(Mode::Canary)));
+    }
+}
+
+#[test]
+fn claim_of_unobserved_requests_replaces_no_latency_that_any_client_reports() {
+    let slow = {
+        let mut latency = Histogram::default();
+        latency.add(Bin::of(Duration::from_secs(2)), 1);
+        latency
+    };
+    let honest = Outcomes { offered: 100, ..Outcomes::default() };
+    let behind_proxy = Outcomes { unobserved: 100, ..honest.clone() };
+    let observing = Outcomes { latency: slow, ..honest.clone() };
+    let claimed = Outcomes { offered: 400_000, unobserved: 400_000, ..Outcomes::default() };
+    for (of, other, mode) in [
+        // The canary alone is observed, so its gate waits, and one client cannot end that.
+        (&observing, &claimed, Mode::Canary),
+        (&behind_proxy, &observing, Mode::Canary),
+        (&behind_proxy, &behind_proxy, Mode::Enforce),
+        (&honest, &honest, Mode::Canary),
+    ] {
+        let mut world = World::of("auto_promote: true, canary: { min_hours: 0.005, window_min: 1 }");
+        assert_eq!(world.mode_after_a_minute(of, other), Some(mode), "{of:?} and {other:?}");
     }
 }

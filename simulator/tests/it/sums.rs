@@ -44,7 +44,11 @@ impl World {
 
     /// Requests of all keys that the zone has counted.
     fn counted(&self) -> u128 {
-        self.pair.zone.counts().map(|(_, counts)| u128::from(counts.offered)).sum()
+        self.pair
+            .zone
+            .counts()
+            .map(|(_, counts)| u128::from(counts.offered) + u128::from(counts.quota_repeated))
+            .sum()
     }
 }
 
@@ -99,7 +103,7 @@ struct Step {
     liar: usize,
     ms: u64,
     tenant: usize,
-    grows: [u64; 5],
+    grows: [u64; 8],
     late: bool,
     clients: u32,
     /// What a new stream says was sent before.
@@ -111,7 +115,7 @@ struct Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let count = || prop_oneof![3 => 0..100u64, 1 => Just(u64::MAX / 2), 1 => any::<u64>()];
-    let grows = [count(), count(), count(), count(), count()];
+    let grows: [_; 8] = std::array::from_fn(|_| count());
     let who = (0..2usize, 0..2_000u64, 0..TENANTS.len(), prop_oneof![0..9u32, any::<u32>()]);
     let chances = (any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::bool::weighted(0.3));
     (who, grows, count(), chances).prop_map(
@@ -132,14 +136,31 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The counts after they grew, made consistent: the interesting reports are those that pass the checks.
 fn grown(held: Tally, step: &Step) -> Tally {
-    let [offered, dropped, guard_dropped, would_dropped, would_guard_dropped] = step.grows;
-    let mut counts =
-        held.counts.plus(Counts { offered, dropped, guard_dropped, would_dropped, would_guard_dropped });
+    let [offered, dropped, guard_dropped, would_dropped, would_guard_dropped, quotas @ ..] = step.grows;
+    let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
+    let mut counts = held.counts.plus(Counts {
+        offered,
+        dropped,
+        guard_dropped,
+        would_dropped,
+        would_guard_dropped,
+        quota_dropped,
+        would_quota_dropped,
+        quota_repeated,
+    });
     if !counts.is_consistent() {
-        counts = Counts { offered: counts.offered, ..held.counts };
-        let room = counts.offered - counts.refused() - counts.would_dropped;
-        counts.dropped += if step.late { room } else { 0 };
-        counts.would_dropped += if step.late { 0 } else { room };
+        let offered = counts.offered;
+        let quota_repeated = counts.quota_repeated.min(u64::MAX - offered);
+        counts =
+            Counts { offered, quota_repeated: quota_repeated.max(held.counts.quota_repeated), ..held.counts };
+        let room = counts.passed() - counts.quota_dropped - counts.would_quota_dropped;
+        let column = match (step.late, quota_dropped % 2 == 0) {
+            (true, true) => &mut counts.dropped,
+            (true, false) => &mut counts.quota_dropped,
+            (false, true) => &mut counts.would_dropped,
+            (false, false) => &mut counts.would_quota_dropped,
+        };
+        *column += room;
     }
     let late = if step.late { counts } else { held.late };
     Tally { counts, late }
@@ -186,7 +207,7 @@ fn attack_by_two_sums_cuts_the_attackers_and_counts_the_others() {
         assert!(liar.send(&mut world, 0, false));
     }
     attackers[0].tallies[1].counts = Counts { offered: most, dropped: most, ..Counts::ZERO };
-    attackers[1].tallies[1].counts = Counts { offered: most, would_dropped: most, ..Counts::ZERO };
+    attackers[1].tallies[1].counts = Counts { quota_repeated: most, ..Counts::ZERO };
     for tenth in 1..=50 {
         world.now += Duration::from_millis(100);
         for liar in &mut attackers {
