@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::AdminError;
 use crate::cmd::credentials::{self, certs, tokens};
-use crate::cmd::{apply, audit, check, forget, history, kill, rollout, service, simulate, status};
+use crate::cmd::fleet::{forget, status};
+use crate::cmd::quota::{QuotaArgs, operator};
+use crate::cmd::{apply, audit, check, history, kill, rollout, service, simulate};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -53,6 +55,9 @@ enum Command {
     Controller(plimsoll_controller::Args),
     /// Run an aggregator, which merges the reports of a zone and passes directives down
     Aggregator(plimsoll_aggregator::Args),
+    /// Run a sidecar, which decides for proxies and for services that cannot embed the client
+    Sidecar(plimsoll_sidecar::Args),
+    Quota(QuotaArgs),
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
     Load(load::Args),
@@ -73,8 +78,13 @@ enum Command {
 impl Plimsoll {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
-        let is_tier =
-            matches!(self.command, Command::Controller(_) | Command::Aggregator(_) | Command::Service(_));
+        let is_tier = match &self.command {
+            Command::Controller(_) | Command::Aggregator(_) | Command::Sidecar(_) | Command::Service(_) => {
+                true
+            }
+            Command::Quota(args) => args.command.is_none(),
+            _ => false,
+        };
         // The log of the history's database is of interest only if it fails.
         let default = match self.command {
             _ if is_tier => "info,fjall=warn,lsm_tree=warn",
@@ -102,6 +112,13 @@ impl Plimsoll {
             }
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
+            Command::Sidecar(args) => until_done(|shutdown| plimsoll_sidecar::run(args, shutdown)),
+            Command::Quota(QuotaArgs { command: Some(command), .. }) => {
+                operator::run(&command).unwrap_or_else(failed)
+            }
+            Command::Quota(QuotaArgs { command: None, server }) => {
+                until_done(|shutdown| plimsoll_quota::run(server, shutdown))
+            }
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
             Command::Controller(args) => until_done(|shutdown| plimsoll_controller::run(args, shutdown)),
             Command::Aggregator(args) => until_done(|shutdown| plimsoll_aggregator::run(args, shutdown)),
@@ -142,6 +159,8 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error
             .downcast_ref::<plimsoll_aggregator::Error>()
             .is_some_and(plimsoll_aggregator::Error::is_usage)
+        || error.downcast_ref::<plimsoll_sidecar::Error>().is_some_and(plimsoll_sidecar::Error::is_usage)
+        || error.downcast_ref::<plimsoll_quota::Error>().is_some_and(plimsoll_quota::Error::is_usage)
         || error.downcast_ref::<AdminError>().is_some_and(AdminError::is_usage)
         || error.is::<credentials::Unusable>()
         || error.is::<plimsoll_client::BuildError>()

@@ -26,7 +26,7 @@ pub(crate) enum AdminError {
     /// The answer is not one of an admin port of this version.
     #[error(
         "{address} sent an unexpected answer: {cause}; is it the admin port (7401 of a controller, 7411 of an \
-         aggregator), and of this version?"
+         aggregator, 7432 of a quota server), and of this version?"
     )]
     UnexpectedAnswer { address: Address, cause: String },
 }

@@ -19,7 +19,9 @@ use error::Refusal;
 pub(crate) use error::{AdminError, root_cause};
 use operator::NoAnswer;
 pub(crate) use operator::{Operator, OperatorArgs};
-pub(crate) use request::{Address, CONTROLLER, Request, parse_aggregator, parse_controller};
+pub(crate) use request::{
+    Address, CONTROLLER, QUOTA, Request, parse_aggregator, parse_controller, parse_quota_server,
+};
 pub(crate) use token::Token;
 
 use crate::output::OutputArgs;

@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Credentials")]
 pub(crate) struct OperatorArgs {
-    /// CA of the certificates of controllers and aggregators, for https:// addresses
+    /// CA of the certificates of the tiers, for https:// addresses
     #[arg(long, env = "PLIMSOLL_CA", value_name = "FILE", value_hint = ValueHint::FilePath)]
     ca: Option<PathBuf>,
     /// File with the token of the operator; only its owner may have access to it
@@ -149,7 +149,7 @@ impl Operator {
                 "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
                 "no_alpn" => format!(
                     "{address} is no admin port, since it speaks another protocol than HTTP: give the admin port, \
-                     which is 7401 at controllers and 7411 at aggregators"
+                     which is 7401 at controllers, 7411 at aggregators and 7432 at quota servers"
                 ),
                 "unknown_authority" => format!(
                     "the certificate of {address} is not signed by a CA in {ca}: give the file of the CA that \

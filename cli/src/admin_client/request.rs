@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// The default address of a controller's admin port.
 pub(crate) const CONTROLLER: &str = "http://127.0.0.1:7401";
+/// The default address of a quota server's admin port.
+pub(crate) const QUOTA: &str = "http://127.0.0.1:7432";
 
 /// The address of an admin port: HTTP or HTTPS, a host and a port, without a path; and the tier that is expected there.
 #[derive(Clone, Debug, Deserialize)]
@@ -38,10 +40,20 @@ pub(crate) fn parse_aggregator(text: &str) -> Result<Address, String> {
     parse(text, Tier::Aggregator)
 }
 
+/// Parses the address of a quota server.
+///
+/// # Errors
+/// The text is not of the form `http://HOST[:PORT]` or `https://HOST[:PORT]`.
+pub(crate) fn parse_quota_server(text: &str) -> Result<Address, String> {
+    parse(text, Tier::Quota)
+}
+
 fn parse(text: &str, tier: Tier) -> Result<Address, String> {
+    let example = if tier == Tier::Quota { QUOTA } else { CONTROLLER };
     let invalid = || {
+        let port = example.rsplit(':').next().unwrap_or_default();
         format!(
-            "`{text}` is not the address of an admin port; write it as {CONTROLLER}, or as https://HOST:7401 for \
+            "`{text}` is not the address of an admin port; write it as {example}, or as https://HOST:{port} for \
              another machine"
         )
     };
@@ -170,6 +182,13 @@ mod tests {
         ] {
             assert!(parse_controller(bad).unwrap_err().contains(CONTROLLER), "{bad}");
         }
+    }
+
+    #[test]
+    fn example_of_an_address_has_the_port_of_its_tier() {
+        let error = parse_quota_server("redis://127.0.0.1:9049").unwrap_err();
+        assert!(error.contains(QUOTA) && error.contains("https://HOST:7432"), "{error}");
+        assert!(parse_aggregator("a").unwrap_err().contains("https://HOST:7401"));
     }
 
     #[test]

@@ -7,16 +7,19 @@ use super::{pages, read};
 use crate::command::Plimsoll;
 
 /// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
-const KNOWN: [&str; 25] = [
+const KNOWN: [&str; 33] = [
+    "caddy",
     "cat",
     "cd",
     "chmod",
     "cp",
     "curl",
     "echo",
+    "envoy",
     "export",
     "git",
     "grep",
+    "haproxy",
     "helm",
     "install",
     "ip",
@@ -24,14 +27,19 @@ const KNOWN: [&str; 25] = [
     "kill",
     "kubectl",
     "mkdir",
+    "nginx",
     "promtool",
+    "redis-cli",
+    "redis-server",
     "sed",
     "sha256sum",
+    "sort",
     "spire-server",
     "systemctl",
     "touch",
     "tr",
     "ulimit",
+    "uniq",
     "useradd",
 ];
 

@@ -1,4 +1,4 @@
-//! The load of the demo: several times the limit for each bucket.
+//! The load of the demo: several times the limit for each bucket, and for one with quotas less than its limit.
 
 use anyhow::Context;
 use http::HeaderValue;
@@ -8,6 +8,8 @@ use crate::load::{Demand, Schedule};
 
 /// The load of a bucket, as a multiple of its limit.
 const OVERLOAD: f64 = 3.5;
+/// The load of a bucket with exact quotas, as a multiple of its limit: it is they that refuse, and not the limit.
+const BELOW_LIMIT: f64 = 0.4;
 /// The load of a bucket without a limit, in requests/s.
 const UNLIMITED_RPS: f64 = 300.0;
 /// The smallest load of a bucket, in requests/s, so that a limit of zero shows refusals.
@@ -22,8 +24,11 @@ const TENANTS: [(&str, f64); 4] =
 pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
     let status = fleet.status();
     let rate = |bucket: &String| {
-        let limit = status.buckets.get(bucket.as_str()).and_then(|bucket| bucket.limit_rps);
-        limit.map_or(UNLIMITED_RPS, |limit| (limit * OVERLOAD).max(RPS_MIN))
+        let status = status.buckets.get(bucket.as_str());
+        let has_quotas = status.is_some_and(|bucket| !bucket.quotas.is_empty());
+        let load = if has_quotas { BELOW_LIMIT } else { OVERLOAD };
+        let limit = status.and_then(|bucket| bucket.limit_rps);
+        limit.map_or(UNLIMITED_RPS, |limit| (limit * load).max(RPS_MIN))
     };
     let total: f64 = fleet.buckets.iter().map(&rate).sum();
     let scale = (TOTAL_RPS_MAX / total).min(1.0);

@@ -1,9 +1,10 @@
-//! The tiers of the demo: a controller, and two zones with an aggregator and two services each.
+//! The parts of the demo: a controller, a quota server, and two zones with an aggregator and two services each.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use plimsoll_admin::security::SecurityArgs;
@@ -16,9 +17,10 @@ use plimsoll_core::rollout::gates::STALE_AFTER;
 use plimsoll_policy::Policy;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::PENDING_MAX_DEFAULT;
+use plimsoll_sidecar::LimiterArgs;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
 use super::Args;
@@ -40,13 +42,15 @@ pub(super) struct Fleet {
     /// The buckets of the services.
     pub(super) buckets: Vec<String>,
     lines: Vec<String>,
-    /// From services to controller, the order in which they stop: the parent of each tier still receives its
-    /// last report.
-    tiers: [Tier; 3],
+    /// From services to controller and store, the order in which they stop: the parent of each tier still receives its
+    /// last report, and the store the leases that are left.
+    tiers: [Tier; 4],
+    /// The URL of the quota server.
+    quota_store: String,
     /// Cancelled when a part ends by itself.
     pub(super) failed: CancellationToken,
-    /// Holds the policy and the state; removed on drop.
-    _directory: TempDir,
+    /// Holds the policy, the state and the balances of quotas; removed on drop.
+    directory: TempDir,
 }
 
 /// The tasks of one tier.
@@ -59,6 +63,11 @@ struct Tier {
 const SERVICES: usize = 0;
 const AGGREGATORS: usize = 1;
 const CONTROLLER: usize = 2;
+const QUOTA: usize = 3;
+/// The time that a request waits for the quota server. Longer than the default: all parts and their load share one machine.
+const QUOTA_TIMEOUT: Duration = Duration::from_secs(1);
+/// The memory for token buckets, in MiB.
+const QUOTA_CACHE_MIB: u64 = 16;
 
 impl Fleet {
     /// Starts every part, each after the parent that it connects to listens.
@@ -98,11 +107,13 @@ impl Fleet {
             services: Vec::new(),
             lines,
             tiers: Default::default(),
+            quota_store: String::new(),
             failed: CancellationToken::new(),
-            _directory: directory,
+            directory,
         };
         let listeners = plimsoll_controller::Listeners { grpc, admin };
         fleet.spawn(CONTROLLER, "the controller", |shutdown| controller.serve(listeners, shutdown));
+        fleet.quota_server().await?;
         for (zone, share) in ZONES {
             let aggregator = fleet.aggregator(zone, listen).await?;
             for number in 0..if args.no_demo { 0 } else { SERVICES_PER_ZONE } {
@@ -110,6 +121,25 @@ impl Fleet {
             }
         }
         Ok(fleet)
+    }
+
+    async fn quota_server(&mut self) -> anyhow::Result<()> {
+        let (resp, admin) = (bind(plimsoll_quota::RESP_PORT).await?, bind(plimsoll_quota::ADMIN_PORT).await?);
+        let (listen, admin_address) = (resp.local_addr()?, admin.local_addr()?);
+        self.lines.push(format!("quotas      resp {listen}  admin http://{admin_address}/status"));
+        self.quota_store = format!("plimsoll://{listen}");
+        let args = plimsoll_quota::Args {
+            listen,
+            admin: admin_address,
+            data: self.directory.path().join("quota"),
+            durability: plimsoll_quota::Durability::default(),
+            cache_mib: QUOTA_CACHE_MIB,
+            security: open_on_loopback(),
+        };
+        let server = spawn_blocking(move || plimsoll_quota::Server::new(&args)).await??;
+        let listeners = plimsoll_quota::Listeners { resp, admin };
+        self.spawn(QUOTA, "the quota server", |shutdown| server.serve(listeners, shutdown));
+        Ok(())
     }
 
     async fn aggregator(&mut self, zone: &str, controller: SocketAddr) -> anyhow::Result<SocketAddr> {
@@ -145,14 +175,15 @@ impl Fleet {
         self.lines.push(format!("{name}  http://{listen}/checkout"));
         let service = Service::new(&service::Args {
             listen,
-            aggregator: vec![format!("http://{aggregator}")],
+            limiter: LimiterArgs {
+                aggregator: vec![format!("http://{aggregator}")],
+                zone: zone.to_owned(),
+                name: Some(name),
+                quota_store: Some(self.quota_store.clone()),
+                quota_timeout: Some(QUOTA_TIMEOUT),
+                ..LimiterArgs::default()
+            },
             trust: TrustArgs::default(),
-            grace: plimsoll_client::FAILOVER_DELAY_DEFAULT,
-            directives: None,
-            kill_file: None,
-            cold_rps: Vec::new(),
-            zone: zone.to_owned(),
-            name: Some(name),
             buckets: self.buckets.clone(),
             capacity: CapacityArgs::default(),
         })?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use plimsoll_controller::admin::status::{BucketStatus, Status, Traffic};
-use plimsoll_core::decision::{Mode, ShownMode};
+use plimsoll_core::decision::{Mode, Reason, ShownMode};
 use serde::Serialize;
 
 use crate::load::Figures;
@@ -35,14 +35,18 @@ pub(super) struct Summary {
 pub(super) struct Line {
     /// Limit in requests/s; null without a limit, and for a tenant.
     pub(super) limit_rps: Option<f64>,
-    /// Requests/s offered.
+    /// Requests/s offered, those included that were refused from the memory of a quota's refusal.
     pub(super) offered_rps: f64,
     /// Requests/s admitted.
     pub(super) admitted_rps: f64,
+    /// Requests/s that exact quotas refused.
+    pub(super) quota_refused_rps: f64,
     /// Refused requests over offered ones; null without a limit, and in shadow.
     pub(super) drop_ratio: Option<f64>,
     /// In shadow, requests that would have been refused over offered ones; null without a limit.
     pub(super) would_drop_ratio: Option<f64>,
+    /// The reasons of refusals, those of the limit first.
+    pub(super) reasons: Vec<Reason>,
     /// Mode in force.
     pub(super) mode: ShownMode,
     /// Rates by tenant class; absent for a tenant.
@@ -95,16 +99,82 @@ fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, secon
     let before = before.copied().unwrap_or_default();
     let rate =
         |now: u64, before: u64| if seconds > 0.0 { now.saturating_sub(before) as f64 / seconds } else { 0.0 };
-    let offered_rps = rate(now.offered, before.offered);
-    let refused = rate(now.dropped + now.would_dropped, before.dropped + before.would_dropped);
+    let offered_rps = rate(asked(now), asked(&before));
+    let by_limit = rate(now.dropped + now.guard_dropped, before.dropped + before.guard_dropped);
+    let by_quotas = rate(by_quotas(now), by_quotas(&before));
+    let refused = rate(refused(now), refused(&before));
     let share = if offered_rps > 0.0 { refused / offered_rps } else { 0.0 };
     Line {
         limit_rps: None,
         offered_rps,
         admitted_rps: rate(now.admitted, before.admitted),
+        quota_refused_rps: by_quotas,
         drop_ratio: bucket.limit_rps.filter(|_| bucket.mode != Mode::Shadow).map(|_| share),
         would_drop_ratio: bucket.limit_rps.filter(|_| bucket.mode == Mode::Shadow).map(|_| share),
+        reasons: [
+            now.drop_reason.or(Some(Reason::ClusterOverload)).filter(|_| by_limit > 0.0),
+            Some(Reason::TenantQuotaExceeded).filter(|_| by_quotas > 0.0),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         mode: bucket.mode,
         tenants: None,
+    }
+}
+
+/// The requests that asked, those included that were refused from memory.
+const fn asked(traffic: &Traffic) -> u64 {
+    traffic.offered + traffic.quota_repeated
+}
+
+/// The requests that exact quotas refused.
+const fn by_quotas(traffic: &Traffic) -> u64 {
+    traffic.quota_dropped + traffic.quota_repeated
+}
+
+/// The requests that were refused, or would have been in enforce.
+const fn refused(traffic: &Traffic) -> u64 {
+    traffic.dropped + traffic.would_dropped + by_quotas(traffic) + traffic.would_quota_dropped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An enforced bucket with a limit of 100, and these counts.
+    fn bucket(counts: &[(&str, u64)]) -> BucketStatus {
+        let mut status = serde_json::json!({
+            "entry": "b", "limit_rps": 100.0, "learned": null, "queried": null, "mode": "enforce", "killed": false,
+            "file_mode": "enforce", "pending_mode": null, "balance": 0.0, "released_rps": 0.0, "candidate": null,
+            "tenants": {}, "offered_rps": 0.0, "allocated_rps": 0.0, "drop_ratio": null, "would_drop_ratio": null,
+            "drop_reason": null, "offered": 0, "admitted": 0, "dropped": 0, "guard_dropped": 0, "would_dropped": 0,
+        });
+        for (name, count) in counts {
+            status[name] = (*count).into();
+        }
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn refusals_have_the_reason_of_the_layer_that_refused() {
+        let (limit, quota) = (Reason::ClusterOverload, Reason::TenantQuotaExceeded);
+        for (counts, offered, by_quotas, drop_ratio, reasons) in [
+            (&[("offered", 100), ("admitted", 100)][..], 10.0, 0.0, 0.0, vec![]),
+            (&[("offered", 100), ("admitted", 60), ("dropped", 40)], 10.0, 0.0, 0.4, vec![limit]),
+            (&[("offered", 100), ("admitted", 70), ("quota_dropped", 30)], 10.0, 3.0, 0.3, vec![quota]),
+            (
+                &[("offered", 50), ("admitted", 40), ("dropped", 10), ("quota_repeated", 50)],
+                10.0,
+                5.0,
+                0.6,
+                vec![limit, quota],
+            ),
+        ] {
+            let bucket = bucket(counts);
+            let line = average(&bucket, &bucket.traffic, None, 10.0);
+            assert_eq!((line.offered_rps, line.quota_refused_rps), (offered, by_quotas), "{counts:?}");
+            assert_eq!((line.drop_ratio, line.reasons), (Some(drop_ratio), reasons), "{counts:?}");
+        }
     }
 }

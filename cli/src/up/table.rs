@@ -117,7 +117,8 @@ fn header(table: &mut String) {
 fn bucket(table: &mut String, name: &str, line: &Line, note: &str) {
     row(table, name, line, note);
     for (tenant, line) in line.tenants.iter().flatten() {
-        row(table, &format!("  {tenant}"), line, "");
+        let reasons: String = line.reasons.iter().map(|reason| format!("  {}", reason.as_str())).collect();
+        row(table, &format!("  {tenant}"), line, &reasons);
     }
 }
 

@@ -95,3 +95,80 @@ fn json_output_is_one_line_for_every_result() {
     let missing = parsed(None);
     assert!(missing["error"].as_str().unwrap().starts_with("cannot read"), "{missing}");
 }
+
+/// Runs the command on rules, and a policy if there is one.
+fn checked_rules(rules: Option<&str>, policy: Option<&str>, flags: &[&str]) -> (bool, String, String) {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let mut args = vec!["check".to_owned(), "--sidecar-rules".to_owned(), path("rules.yaml")];
+    if let Some(text) = rules {
+        fs::write(path("rules.yaml"), text).unwrap();
+    }
+    if let Some(text) = policy {
+        fs::write(path("policy.yaml"), text).unwrap();
+        args.push(path("policy.yaml"));
+    }
+    args.extend(flags.iter().map(ToString::to_string));
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let valid = check(&Cli::parse_from(args).check, &mut out, &mut err).unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap().replace(&format!("{}/", dir.path().display()), "");
+    (valid, text(out), text(err))
+}
+
+const RULES: &str = "rls: { domains: { shop: { descriptors: [{ key: a, bucket: b, descriptors: [{ key: c, bucket: a/1 }] }] } } }\n\
+                     http: { tenant: t, rules: [{ path: /x, bucket: d }] }\n";
+
+#[test]
+fn rules_are_checked_without_a_policy() {
+    let (valid, out, err) = checked_rules(Some(RULES), None, &[]);
+    assert!(valid);
+    assert_eq!(err, "");
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(
+        lines[..2],
+        ["valid: 2 rules for descriptors of 1 domain,", "       1 rule for HTTP, 3 buckets, 0 warnings"]
+    );
+    assert!(lines[2].starts_with("       rules ") && lines.len() == 3, "{out}");
+}
+
+#[test]
+fn buckets_of_rules_that_no_policy_entry_names_are_warned_of() {
+    let (valid, out, _) = checked_rules(Some(RULES), Some(POLICY), &[]);
+    assert!(valid);
+    let warnings: Vec<&str> = out.lines().filter(|line| line.contains("rules.yaml")).collect();
+    assert_eq!(
+        warnings,
+        [
+            "warning: rules.yaml:2:48: http.rules.0.bucket: no entry of the policy names the bucket `d`: all its requests are \
+          admitted"
+        ]
+    );
+    assert!(out.contains("1 tenant, 1 warning") && out.contains("3 buckets, 1 warning"), "{out}");
+}
+
+#[test]
+fn faults_of_rules_and_policy_are_reported_together() {
+    let bad = "rls: { domains: { shop: { descriptors: [{ key: a }] } } }";
+    let (valid, out, err) = checked_rules(Some(bad), Some("buckets: { b: { limit: -1 } }"), &[]);
+    assert!(!valid);
+    assert_eq!(out, "");
+    assert!(err.contains("policy.yaml:1:24") && err.contains("rules.yaml:1:41"), "{err}");
+    assert!(err.ends_with("invalid: 2 faults\n"), "{err}");
+    let (valid, out, _) = checked_rules(Some(bad), Some(POLICY), &["--output", "json"]);
+    assert!(!valid);
+    let found: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(found["faults"][0]["path"], "rls.domains.shop.descriptors.0");
+    assert_eq!((&found["valid"], &found["summary"]["buckets"]), (&Value::from(false), &Value::from(1)));
+}
+
+#[test]
+fn unreadable_rules_are_named_and_json_has_the_summary_of_valid_ones() {
+    let (valid, _, err) = checked_rules(None, Some(POLICY), &[]);
+    assert!(!valid);
+    assert!(err.starts_with("cannot read rules.yaml: "), "{err}");
+    let (_, out, _) = checked_rules(Some(RULES), None, &["--output", "json"]);
+    let found: Value = serde_json::from_str(&out).unwrap();
+    let rules = &found["sidecar_rules"];
+    assert_eq!((&rules["domains"], &rules["descriptors"]), (&Value::from(1), &Value::from(2)));
+    assert_eq!((&rules["http"], &rules["buckets"]), (&Value::from(1), &Value::from(3)));
+}

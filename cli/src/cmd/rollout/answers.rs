@@ -66,7 +66,7 @@ pub(super) fn write_change(out: &mut dyn Write, change: &Change) -> io::Result<(
 }
 
 fn write_evidence(out: &mut dyn Write, evidence: &Evidence, stage: Mode) -> io::Result<()> {
-    let Evidence { with_data_ms, canary, control, queries } = evidence;
+    let Evidence { with_data_ms, canary, control, queries, latency_unreported: _ } = evidence;
     writeln!(out, "  observed in {stage}: {:.1} s with data", *with_data_ms as f64 / 1e3)?;
     for (cohort, sums) in [("canary", canary), ("control", control)] {
         if *sums != CohortSums::default() {
@@ -95,7 +95,7 @@ fn write_query(out: &mut dyn Write, query: &QueryEvidence) -> io::Result<()> {
 }
 
 fn write_sums(out: &mut dyn Write, cohort: &str, sums: &CohortSums) -> io::Result<()> {
-    let CohortSums { offered, refused, would_dropped, failed, p99_us, samples, instances } = sums;
+    let CohortSums { offered, refused, would_dropped, failed, unobserved, p99_us, samples, instances } = sums;
     let noun = if *instances == 1 { "instance" } else { "instances" };
     write!(
         out,
@@ -105,8 +105,12 @@ fn write_sums(out: &mut dyn Write, cohort: &str, sums: &CohortSums) -> io::Resul
         Some(p99) => {
             let digits = if *p99 < 10_000 { 2 } else { 0 };
             let p99 = *p99 as f64 / 1e3;
-            writeln!(out, ", p99 {p99:.digits$} ms of {samples} responses, {failed} failed")
+            write!(out, ", p99 {p99:.digits$} ms of {samples} responses, {failed} failed")?;
         }
-        None => writeln!(out, ", no responses measured"),
+        None => write!(out, ", no responses measured")?,
+    }
+    match unobserved {
+        0 => writeln!(out),
+        _ => writeln!(out, ", {unobserved} responses not observable"),
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueHint;
 use plimsoll_client::{BuildError, Feed, Limiter, LimiterBuilder};
+use plimsoll_sidecar::trust_in_flags;
 
 /// The protection of the streams to aggregators.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -35,26 +36,11 @@ impl TrustArgs {
 #[error("{0}")]
 pub(crate) struct TrustError(String);
 
-/// Names the flags of the service in place of the methods of the library.
 fn in_flags(error: BuildError) -> anyhow::Error {
-    let text = match error {
-        BuildError::CertificatesNeeded { address } => format!(
-            "{address} is reached over mutual TLS: give the service --certs DIR, which `plimsoll certs` makes, or \
-             --insecure and an address http://HOST:PORT"
-        ),
-        BuildError::Plaintext { address } => format!(
-            "{address} would be reached in plaintext: give the service --certs DIR, which `plimsoll certs` makes, and \
-             an address https://HOST:PORT, or --insecure if the network is trusted"
-        ),
-        BuildError::Certificates(error) => format!("--certs: {error}"),
-        BuildError::WrongCertificate { certificate, limiter } => format!(
-            "--certs has the certificate of {certificate}, and this service is {limiter}: give the directory of its own \
-             certificate, or correct --zone"
-        ),
-        BuildError::NoIdentity(error) => format!("--zone: {error}"),
-        other => return other.into(),
-    };
-    TrustError(text).into()
+    match trust_in_flags(&error, "--zone") {
+        Some(text) => TrustError(text).into(),
+        None => error.into(),
+    }
 }
 
 #[cfg(test)]
@@ -115,9 +101,9 @@ mod tests {
 
     #[test]
     fn certificates_make_tls_the_default() {
-        assert_eq!(parsed(&[]).aggregator, ["http://127.0.0.1:7410"]);
-        assert_eq!(parsed(&["--certs", "a"]).aggregator, ["https://127.0.0.1:7410"]);
+        assert_eq!(parsed(&[]).limiter.aggregator, ["http://127.0.0.1:7410"]);
+        assert_eq!(parsed(&["--certs", "a"]).limiter.aggregator, ["https://127.0.0.1:7410"]);
         let given = parsed(&["--certs", "a", "--aggregator", "https://b:1,https://c:1"]);
-        assert_eq!(given.aggregator, ["https://b:1", "https://c:1"]);
+        assert_eq!(given.limiter.aggregator, ["https://b:1", "https://c:1"]);
     }
 }

@@ -101,6 +101,7 @@ impl Authority {
             PeerRole::Controller => "controller",
             PeerRole::Aggregator { .. } => "aggregator",
             PeerRole::Service { .. } => "service",
+            PeerRole::Quota => "quota server",
         };
         let mut params = params(&format!("Plimsoll {role}"), now, lifetime);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

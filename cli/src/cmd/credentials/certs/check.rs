@@ -99,7 +99,7 @@ impl Findings {
         let (one, other) = (own.id(), peer.id());
         let pairs = [(own, peer, check_parent(&one, &other)), (peer, own, check_parent(&other, &one))];
         if let [(.., Err(error)), (.., Err(reverse))] = &pairs {
-            let is_parent = matches!(one.role(), PeerRole::Controller);
+            let is_parent = matches!(one.role(), PeerRole::Controller | PeerRole::Quota);
             self.faults.push(if is_parent { reverse.to_string() } else { error.to_string() });
         }
         for (child, parent, allowed) in pairs {

@@ -1,5 +1,5 @@
-//! `plimsoll certs issue`: signs the certificate of a controller, an aggregator or a service, and writes the
-//! directory that `--certs` takes.
+//! `plimsoll certs issue`: signs the certificate of a controller, an aggregator, a service or a quota server, and writes
+//! the directory that `--certs` takes.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,6 +50,11 @@ pub(super) enum IssueCommand {
         #[command(flatten)]
         files: FileArgs,
     },
+    /// Certificate of a quota server. Clients compare the host name that they connect to: give it with --host
+    Quota {
+        #[command(flatten)]
+        files: FileArgs,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -62,7 +67,7 @@ pub(super) struct FileArgs {
     #[arg(long, env = "PLIMSOLL_OUT", value_name = "DIR", value_hint = ValueHint::DirPath)]
     out: PathBuf,
     /// DNS name or IP address, for tools that compare it such as curl and Prometheus; repeat it for several.
-    /// The tiers themselves compare identities
+    /// Controllers, aggregators and services themselves compare identities
     #[arg(long = "host", env = "PLIMSOLL_HOSTS", value_name = "NAME_OR_IP", value_delimiter = ',', default_values = ["localhost", "127.0.0.1", "::1"], value_parser = parse_host)]
     hosts: Vec<SanType>,
     /// Time for which the certificate is valid, such as 24h or 7d
@@ -93,6 +98,7 @@ fn parse_lifetime(text: &str) -> Result<Duration, String> {
 pub(super) fn run(command: &IssueCommand) -> anyhow::Result<()> {
     let (role, files) = match command {
         IssueCommand::Controller { files } => (PeerRole::Controller, files),
+        IssueCommand::Quota { files } => (PeerRole::Quota, files),
         IssueCommand::Aggregator { zone, files } => (PeerRole::Aggregator { zone: zone.clone() }, files),
         IssueCommand::Service { zone, service, files } => {
             (PeerRole::Service { zone: zone.clone(), service: service.clone() }, files)

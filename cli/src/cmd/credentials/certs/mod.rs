@@ -23,6 +23,7 @@ Examples:
   plimsoll certs issue controller --ca ca --out certs/controller
   plimsoll certs issue aggregator --zone eu-1a --ca ca --out certs/aggregator
   plimsoll certs issue service --zone eu-1a --service checkout --ca ca --out certs/checkout
+  plimsoll certs issue quota --host quota.example --ca ca --out certs/quota
   plimsoll certs check certs/checkout --peer certs/aggregator
 
 Exit code 0: done; 1: a certificate is expired or refused by the peer, or a file

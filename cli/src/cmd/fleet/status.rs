@@ -10,6 +10,7 @@ use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 use plimsoll_core::decision::ShownMode;
+use plimsoll_core::quota::QuotaKey;
 
 use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
@@ -167,6 +168,7 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
         let meant = bucket.nearest.as_ref().map(|nearest| format!(": did the service mean `{nearest}`?"));
         writeln!(out, "  no policy names it, so nothing limits it{}", meant.unwrap_or_default())?;
     }
+    write_quotas(out, bucket)?;
     for (tenant, traffic) in bucket.tenants.iter().filter(|(_, traffic)| traffic.drop_reason.is_some()) {
         write!(out, "  tenant {tenant}: offered {:.0}/s", traffic.offered_rps)?;
         write_ratio(out, traffic)?;
@@ -180,6 +182,36 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
         )?;
     }
     Ok(())
+}
+
+/// Writes the exact quotas of a bucket, and the refusals by them.
+fn write_quotas(out: &mut dyn Write, bucket: &BucketStatus) -> io::Result<()> {
+    for quota in &bucket.quotas {
+        let key = match quota.key {
+            QuotaKey::Tenant => "for each tenant",
+            QuotaKey::Global => "for all tenants together",
+        };
+        write!(
+            out,
+            "  quota {}: {} {key}, {} more every {}",
+            quota.name, quota.max, quota.refill, quota.every
+        )?;
+        writeln!(out)?;
+    }
+    write_quota_refusals(out, bucket.quota_dropped_rps, bucket.quota_repeated_rps)
+}
+
+/// Writes the refusals by quotas, of which the repeated ones are no part of the offered load, and where to look further.
+fn write_quota_refusals(out: &mut dyn Write, dropped: f64, repeated: f64) -> io::Result<()> {
+    if dropped + repeated <= 0.0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  refused by quotas: {:.1}/s, {repeated:.1}/s of them by a refusal that is remembered; `plimsoll quota top` has \
+         their keys",
+        dropped + repeated
+    )
 }
 
 /// Writes the drop ratio with its reason, if there is one.
@@ -240,6 +272,17 @@ mod tests {
         let shadow =
             Traffic { would_drop_ratio: ratio, drop_reason: Some(Reason::TenantLimit), ..Traffic::default() };
         assert_eq!(text(shadow), ", would-drop ratio 38.5 % (tenant_limit)");
+    }
+
+    #[test]
+    fn refusals_by_quotas_have_those_from_memory() {
+        let text = |dropped, repeated| {
+            let mut out = Vec::new();
+            write_quota_refusals(&mut out, dropped, repeated).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text(0.0, 0.0), "");
+        assert!(text(0.2, 18.0).starts_with("  refused by quotas: 18.2/s, 18.0/s of them"));
     }
 
     #[test]
