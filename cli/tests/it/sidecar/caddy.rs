@@ -1,0 +1,59 @@
+//! Caddy with the shipped configuration.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::proxy::{
+    OFFERED, Patience, Setting, goes_through_all_stages, no_head_passes_undecided, passes_requests_intact,
+    policy, refusal,
+};
+use super::{filled, tool};
+use crate::process::Process;
+use crate::turns::turn;
+
+/// Starts Caddy in front of the service; the sidecar is at `asked`.
+fn start(setting: &Setting, caddy: &Path, asked: &str, patience: Patience) -> Process {
+    let replaced = [
+        (" 50ms", patience.in_place_of(" 50ms", " 5s")),
+        ("reverse_proxy 127.0.0.1:7421 ", &*format!("reverse_proxy {asked} ")),
+        ("reverse_proxy 127.0.0.1:8080", &format!("reverse_proxy {}", setting.backend.address)),
+        (":80 {", &format!("http://{} {{", setting.address)),
+    ];
+    let file = setting.write("Caddyfile", &filled("caddy.Caddyfile", &replaced));
+    let command = |verb| {
+        let mut command = Command::new(caddy);
+        command.arg(verb).arg("--config").arg(&file).args(["--adapter", "caddyfile"]);
+        // Caddy keeps its own files below these.
+        command.env("HOME", setting.directory.path()).env("XDG_CONFIG_HOME", setting.directory.path());
+        command.env("XDG_DATA_HOME", setting.directory.path());
+        command
+    };
+    setting.run(command("validate"), command("run"))
+}
+
+#[test]
+fn requests_and_refusals_pass_through_caddy() {
+    let Some(caddy) = tool("caddy::requests_and_refusals_pass_through_caddy", "caddy") else { return };
+    let _turn = turn(OFFERED);
+    let setting = Setting::start("buckets: {}\n");
+    let _proxy = start(&setting, &caddy, &format!("unix/{}", setting.socket()), Patience::Long);
+    passes_requests_intact(&setting);
+    no_head_passes_undecided(&setting, false);
+    setting.fleet.save("policy.yaml", &policy(30, "enforce"));
+    let answer = refusal(&setting);
+    assert!(
+        answer.body.contains("\"violated-policies\":[\"checkout\"]"),
+        "the sidecar's own body: {answer:?}"
+    );
+}
+
+#[test]
+fn caddy_goes_through_all_stages_and_survives_the_sidecar() {
+    let Some(caddy) = tool("caddy::caddy_goes_through_all_stages_and_survives_the_sidecar", "caddy") else {
+        return;
+    };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start(&policy(30, "shadow"));
+    let _proxy = start(&setting, &caddy, &setting.sidecar().to_string(), Patience::Shipped);
+    goes_through_all_stages(&mut setting);
+}

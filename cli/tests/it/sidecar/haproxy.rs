@@ -1,0 +1,67 @@
+//! HAProxy with the shipped configuration and script.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::proxy::{
+    OFFERED, Patience, Setting, goes_through_all_stages, no_head_passes_undecided, passes_requests_intact,
+    policy, refusal,
+};
+use super::{filled, tool};
+use crate::process::Process;
+use crate::turns::turn;
+
+/// Starts HAProxy in front of the service; the sidecar is at `asked`.
+fn start(setting: &Setting, haproxy: &Path, asked: &str, patience: Patience) -> Process {
+    let [address, spare, app] =
+        [setting.address, setting.spare, setting.backend.address].map(|address| address.to_string());
+    let timeout = "local TIMEOUT = 150";
+    let script =
+        [("127.0.0.1:7429", &*spare), (timeout, patience.in_place_of(timeout, "local TIMEOUT = 15000"))];
+    let script = setting.write("haproxy.lua", &filled("haproxy.lua", &script));
+    let replaced = [
+        (" 50ms", patience.in_place_of(" 50ms", " 5s")),
+        ("/etc/haproxy/haproxy.lua", &*script.display().to_string()),
+        ("bind :80\n", &format!("bind {address}\n")),
+        ("server app 127.0.0.1:8080", &format!("server app {app}")),
+        ("127.0.0.1:7429", &spare),
+        ("server sidecar 127.0.0.1:7421 ", &format!("server sidecar {asked} ")),
+    ];
+    let file = setting.write("haproxy.cfg", &filled("haproxy.cfg", &replaced));
+    let command = |flags: &[&str]| {
+        let mut command = Command::new(haproxy);
+        command.args(flags).arg("-f").arg(&file);
+        command
+    };
+    setting.run(command(&["-c"]), command(&["-db"]))
+}
+
+#[test]
+fn requests_and_refusals_pass_through_haproxy() {
+    let Some(haproxy) = tool("haproxy::requests_and_refusals_pass_through_haproxy", "haproxy") else {
+        return;
+    };
+    let _turn = turn(OFFERED);
+    let setting = Setting::start("buckets: {}\n");
+    let _proxy = start(&setting, &haproxy, &format!("unix@{}", setting.socket()), Patience::Long);
+    passes_requests_intact(&setting);
+    no_head_passes_undecided(&setting, true);
+    setting.fleet.save("policy.yaml", &policy(30, "enforce"));
+    let answer = refusal(&setting);
+    assert!(
+        answer.body.contains("\"violated-policies\":[\"checkout\"]"),
+        "the sidecar's own body: {answer:?}"
+    );
+}
+
+#[test]
+fn haproxy_goes_through_all_stages_and_survives_the_sidecar() {
+    let Some(haproxy) = tool("haproxy::haproxy_goes_through_all_stages_and_survives_the_sidecar", "haproxy")
+    else {
+        return;
+    };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start(&policy(30, "shadow"));
+    let _proxy = start(&setting, &haproxy, &setting.sidecar().to_string(), Patience::Shipped);
+    goes_through_all_stages(&mut setting);
+}

@@ -1,0 +1,132 @@
+//! The HTTP port of a real sidecar: over TLS with tokens beyond loopback, and on the Unix socket, asked by curl.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_core::names::{Name, Zone};
+use plimsoll_tls::testing::{Authority, Validity};
+use tempfile::TempDir;
+
+use super::{Fleet, tool};
+use crate::fleet::{TENANTS, metric, policy};
+use crate::kill::own_address;
+use crate::process::{Process, http, http_get, run};
+use crate::processes::skipped;
+use crate::turns::{IDLE, turn};
+
+const BUCKET: &str = "x-plimsoll-bucket: checkout";
+
+/// Asks by curl; returns the status and what it printed.
+fn curl(curl: &Path, args: &[&str]) -> (String, String) {
+    let asked = Command::new(curl)
+        .args(["-sS", "-m", "60", "-i", "-w", "\n%{http_code}"])
+        .args(args)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(asked.stdout).unwrap();
+    let (answer, status) = text.rsplit_once('\n').unwrap();
+    let errors = String::from_utf8_lossy(&asked.stderr);
+    (status.to_owned(), format!("{answer}{errors}"))
+}
+
+/// A directory with certificates of a service and with tokens of these roles.
+fn files(roles: &[&str]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let certs = directory.path().join("certs");
+    fs::create_dir(&certs).unwrap();
+    let role =
+        PeerRole::Service { zone: Zone::new("default").unwrap(), service: Name::new("sidecar").unwrap() };
+    Authority::new("test.example").write(&certs, role, Validity::default());
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    for role in roles {
+        let ended =
+            run(&["tokens", "add", role, "--role", role, "--file", &path("tokens"), "--out", &path(role)]);
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+    directory
+}
+
+fn secret(path: PathBuf) -> String {
+    fs::read_to_string(path).unwrap().trim().to_owned()
+}
+
+#[test]
+fn port_beyond_loopback_is_asked_over_tls_with_a_token_of_any_role() {
+    let Some(program) = tool("http_port", "curl") else { return };
+    let Some(own) = own_address() else {
+        return skipped("sidecar::http_port: this machine has only loopback addresses");
+    };
+    let _turn = turn(IDLE);
+    let roles = ["viewer", "operator", "admin"];
+    let files = files(&roles);
+    let path = |name: &str| files.path().join(name).display().to_string();
+    let (certs, tokens) = (path("certs"), path("tokens"));
+    let trust = ["--certs", &certs, "--tokens", &tokens, "--no-sockets"];
+    let ports = ["--http", "0.0.0.0:0", "--rls", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    let sidecar = Process::start(&[&["sidecar"], &trust[..], &ports].concat());
+    let port = sidecar.address("http").port();
+    let url = |path: &str| format!("https://{own}:{port}{path}");
+    // The certificate names a role and no host.
+    let ask = |path: &str, headers: &[&str]| {
+        let (url, bucket) = (url(path), ["-k", "-H", BUCKET]);
+        let headers = headers.iter().flat_map(|header| ["-H", *header]);
+        curl(&program, &bucket.into_iter().chain(headers).chain([url.as_str()]).collect::<Vec<_>>())
+    };
+    for role in roles {
+        let secret = secret(files.path().join(role));
+        let (own, bearer) =
+            (format!("x-plimsoll-token: {secret}"), format!("authorization: Bearer {secret}"));
+        for headers in [&[own.as_str()][..], &[&bearer], &[&own, "authorization: Basic YWxhZGRpbg=="]] {
+            assert_eq!(ask("/nginx", headers).0, "204", "{role}");
+        }
+    }
+    for path in ["/check", "/nginx", "/v1/check"] {
+        let (status, answer) = ask(path, &[]);
+        assert_eq!(status, "401", "{answer}");
+        assert!(
+            answer.contains("www-authenticate: Bearer") && answer.contains("x-plimsoll-token"),
+            "{answer}"
+        );
+    }
+    assert_eq!(ask("/openapi.json", &[]).0, "200");
+    let plain = curl(&program, &["-H", BUCKET, &format!("http://{own}:{port}/check")]);
+    assert_eq!(plain.0, "000", "no answer in plaintext: {}", plain.1);
+    let page = http_get(sidecar.address("admin"), "/metrics").1;
+    assert_eq!(metric(&page, "plimsoll_admin_refused_total", "reason=\"no_token\""), 3.0, "{page}");
+    let allowed = "endpoint=\"nginx\",result=\"allowed\"";
+    assert_eq!(metric(&page, "plimsoll_sidecar_http_requests_total", allowed), 9.0, "{page}");
+}
+
+#[test]
+fn unix_socket_answers_without_tls_and_token() {
+    let Some(program) = tool("http_port", "curl") else { return };
+    let _turn = turn(IDLE);
+    let fleet = Fleet::start(&policy(0, "enforce", false), TENANTS, None, &[]);
+    let socket = fleet.path("http.sock").display().to_string();
+    let ask = |args: &[&str]| curl(&program, &[&["--unix-socket", &socket][..], args].concat());
+    assert_eq!(ask(&["-H", "x-plimsoll-bucket: other", "http://sidecar/nginx"]).0, "204");
+    let json =
+        ["-H", "content-type: application/json", "-d", r#"{"bucket":"other"}"#, "http://sidecar/v1/check"];
+    let (status, answer) = ask(&json);
+    assert!(status == "200" && answer.contains(r#"{"allowed":true"#), "{answer}");
+    // A token that is not accepted anywhere means nothing here.
+    let token = ["-H", "x-plimsoll-token: abc", "-H", "x-plimsoll-bucket: other", "http://sidecar/nginx"];
+    assert_eq!(ask(&token).0, "204");
+}
+
+/// Proxies copy the header fields of the original request, cookies included.
+#[test]
+fn head_with_large_cookies_is_answered_and_a_huge_one_is_431() {
+    let _turn = turn(IDLE);
+    let fleet = Fleet::start(&policy(0, "enforce", false), TENANTS, None, &[]);
+    let ask = |bytes: usize| {
+        let cookie = "x".repeat(bytes);
+        let headers = [("x-plimsoll-bucket", "other"), ("cookie", cookie.as_str())];
+        // The connection may be closed before all of the head is sent.
+        http(fleet.sidecar.address("http"), "GET", "/nginx", &headers).map_or(431, |(status, _)| status)
+    };
+    assert_eq!(ask(60_000), 204);
+    assert_eq!(ask(400_000), 431);
+}

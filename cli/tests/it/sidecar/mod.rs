@@ -1,0 +1,157 @@
+//! Sidecars as real processes, asked by real proxies and by callers that embed nothing.
+
+mod caddy;
+mod envoy;
+mod envoy_backend;
+mod envoy_process;
+mod envoy_stages;
+mod haproxy;
+mod http_port;
+mod mixed;
+mod mixed_fleet;
+mod nginx;
+mod proxy;
+mod rls_caller;
+mod rls_callers;
+mod rls_wire;
+mod rollout;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fleet::metric;
+use crate::kill::admin;
+use crate::process::{Process, http, http_get, message, run, until};
+
+/// Free ports of loopback for all listeners of a sidecar.
+const FREE: [&str; 3] = ["127.0.0.1:0"; 3];
+
+/// A controller, an aggregator and a sidecar.
+pub(crate) struct Fleet {
+    pub(crate) controller: Process,
+    _aggregator: Process,
+    pub(crate) sidecar: Process,
+    /// The flags of the sidecar other than those of its listeners.
+    flags: Vec<String>,
+    directory: TempDir,
+}
+
+impl Fleet {
+    /// Starts all three with these files, and waits until the sidecar has an aggregator. The sidecar gets more flags.
+    pub(crate) fn start(policy: &str, tenants: &str, rules: Option<&str>, flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        fs::write(path("policy.yaml"), policy).unwrap();
+        fs::write(path("tenants.yaml"), tenants).unwrap();
+        let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
+        let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
+        let controller = Process::start(&[&files[..], &free].concat());
+        let parent = format!("http://{}", controller.address("listen"));
+        let zone = ["aggregator", "--zone", "zone-a", "--name", "zone-a", "--controller", &parent];
+        let aggregator = Process::start(&[&zone[..], &free].concat());
+
+        let parent = format!("http://{}", aggregator.address("listen"));
+        let sockets = directory.path().display().to_string();
+        let common = ["sidecar", "--zone", "zone-a", "--aggregator", &parent, "--sockets", &sockets];
+        let mut flags: Vec<String> = [&common[..], flags].concat().iter().map(ToString::to_string).collect();
+        if let Some(rules) = rules {
+            fs::write(path("rules.yaml"), rules).unwrap();
+            flags.extend(["--rules".to_owned(), path("rules.yaml")]);
+        }
+        let sidecar = start_sidecar(&flags, FREE);
+        Self { controller, _aggregator: aggregator, sidecar, flags, directory }
+    }
+
+    /// Kills the sidecar without a chance to clean up.
+    pub(crate) fn kill_sidecar(&mut self) {
+        self.sidecar.kill_9();
+    }
+
+    /// Starts the sidecar again on its addresses, and waits until it has an aggregator.
+    pub(crate) fn restart_sidecar(&mut self) {
+        let addresses = ["listen", "http", "admin"].map(|name| self.sidecar.address(name).to_string());
+        self.sidecar = start_sidecar(&self.flags, addresses.each_ref().map(String::as_str));
+    }
+
+    /// A file of the fleet: `policy.yaml`, `rules.yaml`, `rls.sock`, `http.sock`.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Saves a file as an editor does: writes a file beside it and renames that.
+    pub(crate) fn save(&self, name: &str, text: &str) {
+        let swap = self.path(&format!(".{name}.swp"));
+        fs::write(&swap, text).unwrap();
+        fs::rename(swap, self.path(name)).unwrap();
+    }
+
+    /// The controller's status.
+    pub(crate) fn status(&self) -> Value {
+        serde_json::from_str(&http_get(self.controller.address("admin"), "/status").1).unwrap()
+    }
+
+    /// Waits until a bucket is in this mode at the controller.
+    pub(crate) fn until_mode(&self, bucket: &str, mode: &str) {
+        until(&format!("{bucket} in {mode}"), || {
+            (self.status()["buckets"][bucket]["mode"] == mode).then_some(())
+        });
+    }
+
+    /// Ends shadow or canary of a bucket, or goes back, by an operator's command.
+    pub(crate) fn promote(&self, bucket: &str, stage: &str) {
+        let controller = admin(&self.controller);
+        let why = ["--force", "--reason", "a test", "--controller", &controller];
+        let ended = run(&[&["rollout", "promote", bucket, "--to", stage], &why[..]].concat());
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        self.until_mode(bucket, stage);
+    }
+
+    /// A metric of the sidecar, summed over the series whose labels contain `label`; 0 while it is down.
+    pub(crate) fn sidecar_metric(&self, name: &str, label: &str) -> f64 {
+        let page = http(self.sidecar.address("admin"), "GET", "/metrics", &[]);
+        page.map_or(0.0, |(_, page)| metric(&page, name, label))
+    }
+}
+
+fn start_sidecar(flags: &[String], [rls, http, admin]: [&str; 3]) -> Process {
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let sidecar = Process::start(&[&flags[..], &["--rls", rls, "--http", http, "--admin", admin]].concat());
+    sidecar.wait_for(|line| message(line) == Some("aggregator connected"));
+    sidecar
+}
+
+/// The path of a shipped file below `docs/integrations`.
+pub(crate) fn integration(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/integrations").join(name)
+}
+
+/// The text of a shipped file with other ports and paths. Every replaced text must occur, or the test would run
+/// another file than the shipped one.
+pub(crate) fn filled(name: &str, replaced: &[(&str, &str)]) -> String {
+    let mut text = fs::read_to_string(integration(name)).unwrap();
+    for (from, to) in replaced {
+        assert!(text.contains(from), "{name} contains no {from:?}");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+/// The path of a program: of the search path, or of the folder where `./test` puts tools. `None`, and a note of the
+/// skipped test, if it is missing.
+pub(crate) fn tool(test: &str, program: &str) -> Option<PathBuf> {
+    let running = std::env::current_exe().unwrap();
+    let ours = running.ancestors().map(|folder| folder.join("tools"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian installs servers where only root looks.
+    let servers = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    let mut all = std::env::split_paths(&path).chain(servers).chain(ours).map(|folder| folder.join(program));
+    let found = all.find(|path| path.is_file());
+    if found.is_none() {
+        crate::processes::skipped(&format!("sidecar::{test}: {program} is not installed"));
+    }
+    found
+}

@@ -1,0 +1,70 @@
+//! nginx with the shipped configuration.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::proxy::{
+    OFFERED, Patience, Setting, goes_through_all_stages, no_head_passes_undecided, passes_requests_intact,
+    policy, refusal,
+};
+use super::{filled, tool};
+use crate::process::Process;
+use crate::turns::turn;
+
+/// What a distribution's own file has around the shipped one. As root, workers would run as another user, who may not
+/// open the sidecar's socket.
+const AROUND: &str = "user root;\ndaemon off;\nworker_processes 2;\nerror_log stderr error;\npid nginx.pid;\n\
+    events { worker_connections 512; }\n\
+    http {\n  access_log off;\n  client_body_temp_path body;\n  proxy_temp_path proxy;\n  \
+    fastcgi_temp_path fastcgi;\n  uwsgi_temp_path uwsgi;\n  scgi_temp_path scgi;\n  \
+    include plimsoll.conf;\n}\n";
+
+/// Starts nginx in front of the service; the sidecar is at `asked`.
+fn start(setting: &Setting, nginx: &Path, asked: &str, patience: Patience) -> Process {
+    let [address, spare, app] =
+        [setting.address, setting.spare, setting.backend.address].map(|address| address.to_string());
+    let replaced = [
+        (" 50ms", patience.in_place_of(" 50ms", " 5s")),
+        ("server 127.0.0.1:7421 ", &*format!("server {asked} ")),
+        ("127.0.0.1:7429", &spare),
+        ("server 127.0.0.1:8080;", &format!("server {app};")),
+        ("listen 80;", &format!("listen {address};")),
+    ];
+    setting.write("plimsoll.conf", &filled("nginx.conf", &replaced));
+    setting.write("nginx.conf", AROUND);
+    let command = |more: &[&str]| {
+        let mut command = Command::new(nginx);
+        command.arg("-p").arg(setting.directory.path()).args(["-e", "stderr", "-c", "nginx.conf"]).args(more);
+        command
+    };
+    setting.run(command(&["-t"]), command(&[]))
+}
+
+#[test]
+fn requests_and_refusals_pass_through_nginx() {
+    let Some(nginx) = tool("nginx::requests_and_refusals_pass_through_nginx", "nginx") else { return };
+    let _turn = turn(OFFERED);
+    let setting = Setting::start("buckets: {}\n");
+    let _proxy = start(&setting, &nginx, &format!("unix:{}", setting.socket()), Patience::Long);
+    passes_requests_intact(&setting);
+    no_head_passes_undecided(&setting, true);
+    setting.fleet.save("policy.yaml", &policy(30, "enforce"));
+    let answer = refusal(&setting);
+    // nginx discards the checker's body, so the shipped file has one of its own.
+    let own = format!(
+        r#"{{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"{}"}}"#,
+        answer.field("x-ratelimit-reason")
+    );
+    assert_eq!(answer.body, own);
+}
+
+#[test]
+fn nginx_goes_through_all_stages_and_survives_the_sidecar() {
+    let Some(nginx) = tool("nginx::nginx_goes_through_all_stages_and_survives_the_sidecar", "nginx") else {
+        return;
+    };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start(&policy(30, "shadow"));
+    let _proxy = start(&setting, &nginx, &setting.sidecar().to_string(), Patience::Shipped);
+    goes_through_all_stages(&mut setting);
+}
