@@ -1,0 +1,277 @@
+//! Operators at the admin port of a quota server, with the real commands: buckets are shown, listed and reset by the
+//! tokens of their roles, and errors say what to do.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use plimsoll_core::exchange::PeerRole;
+use plimsoll_tls::testing::{Authority, Validity};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::kill::own_address;
+use crate::process::{Process, http, run, until};
+use crate::processes::skipped;
+
+const HOUR_S: &str = "3600";
+
+/// A server whose admin port accepts a token of each role, and what operators have.
+struct Scene {
+    server: Process,
+    place: TempDir,
+}
+
+impl Scene {
+    fn start() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        for role in ["viewer", "operator"] {
+            let path = |name: &str| place.path().join(name).display().to_string();
+            let (tokens, token) = (path("tokens"), path(role));
+            let added = run(&["tokens", "add", role, "--role", role, "--file", &tokens, "--out", &token]);
+            assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+        }
+        let server = Self::server(&place);
+        Self { server, place }
+    }
+
+    fn server(place: &TempDir) -> Process {
+        let path = |name: &str| place.path().join(name).display().to_string();
+        let (data, tokens) = (path("data"), path("tokens"));
+        let ports = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        Process::start(&[&["quota", "--data", &data, "--tokens", &tokens], &ports[..]].concat())
+    }
+
+    /// Takes tokens of a bucket with 10 that is refilled each hour, and returns how many there were.
+    fn reduce(&self, key: &[u8], take: &str) -> u64 {
+        let reply = send(
+            self.server.address("listen"),
+            &[b"RL.REDUCE", key, b"10", HOUR_S.as_bytes(), b"TAKE", take.as_bytes()],
+        );
+        reply.strip_prefix(':').unwrap_or_else(|| panic!("{reply}")).parse().unwrap()
+    }
+
+    /// Runs `plimsoll quota` as a role, and returns the exit code with both outputs.
+    fn quota(&self, role: &str, args: &[&str]) -> (i32, String) {
+        let server = format!("http://{}", self.server.address("admin"));
+        let token = self.place.path().join(role).display().to_string();
+        outcome(&[&["quota"], args, &["--server", &server, "--token-file", &token]].concat())
+    }
+
+    fn succeed(&self, role: &str, args: &[&str]) -> String {
+        let (code, text) = self.quota(role, args);
+        assert_eq!(code, 0, "{args:?}: {text}");
+        text
+    }
+}
+
+fn outcome(args: &[&str]) -> (i32, String) {
+    let ended = run(args);
+    (ended.status.code().unwrap(), String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap())
+}
+
+/// Sends one command of the Redis protocol, and returns the first line of the reply.
+pub(super) fn send(address: SocketAddr, words: &[&[u8]]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut command = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        command.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        command.extend_from_slice(word);
+        command.extend_from_slice(b"\r\n");
+    }
+    stream.write_all(&command).unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// The cells of the row of a key.
+fn row<'a>(table: &'a str, key: &str) -> Vec<&'a str> {
+    let line = table.lines().find(|line| line.split("  ").next() == Some(key));
+    let line = line.unwrap_or_else(|| panic!("no row of {key}:\n{table}"));
+    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
+#[test]
+fn viewers_see_buckets_by_key_by_tenant_and_in_pages() {
+    let scene = Scene::start();
+    assert_eq!(scene.reduce(b"{acme}:api_calls", "7"), 10);
+    scene.reduce(b"{acme}:exports", "1");
+    scene.reduce(b"{beta}:api_calls", "10");
+    scene.reduce(b"odd\xff\n", "1");
+
+    for args in [&["get", "{acme}:api_calls"][..], &["get", "--tenant", "acme", "api_calls"]] {
+        let table = scene.succeed("viewer", args);
+        assert!(table.starts_with("KEY  "), "{table}");
+        let cells = row(&table, "{acme}:api_calls");
+        assert_eq!(&cells[..4], ["{acme}:api_calls", "3", "10", "10 every 1h"], "{table}");
+        // The next refill makes it full, and its time is that of the server's clock.
+        assert_eq!(cells[4], cells[5], "{table}");
+        let left = humantime::parse_rfc3339(cells[4]).unwrap().duration_since(std::time::SystemTime::now());
+        assert!(left.unwrap().as_secs() <= 3_600, "{table}");
+        assert_eq!(table.lines().count(), 2, "{table}");
+    }
+    let of_tenant = scene.succeed("viewer", &["get", "--tenant", "acme"]);
+    assert_eq!(of_tenant.lines().count(), 3, "{of_tenant}");
+    assert_eq!(row(&of_tenant, "{acme}:exports")[1], "9");
+
+    let all = scene.succeed("viewer", &["list"]);
+    assert_eq!(all.lines().count(), 5, "{all}");
+    assert_eq!(row(&all, "odd\\xff\\x0a")[1], "9");
+    assert_eq!(row(&scene.succeed("viewer", &["get", "odd\\xff\\x0a"]), "odd\\xff\\x0a")[1], "9");
+    let some = scene.succeed("viewer", &["list", "--prefix", "{", "--limit", "2"]);
+    assert!(some.contains("{acme}:exports") && !some.contains("{beta}"), "{some}");
+    assert!(some.contains("there are more: raise --limit"), "{some}");
+
+    let json = scene.succeed("viewer", &["get", "{beta}:api_calls", "--output", "json"]);
+    let bucket: Value = serde_json::from_str(&json).unwrap();
+    let bucket = &bucket["buckets"][0];
+    assert_eq!(bucket["key"], "{beta}:api_calls", "{json}");
+    assert_eq!((&bucket["kind"], &bucket["tokens"]), (&"tokens".into(), &0.into()), "{json}");
+    assert_eq!((&bucket["max"], &bucket["every_ms"]), (&10.into(), &3_600_000.into()), "{json}");
+}
+
+#[test]
+fn throttles_and_busiest_keys_are_shown() {
+    let scene = Scene::start();
+    let throttle: [&[u8]; 5] = [b"CL.THROTTLE", b"user:7", b"15", b"30", b"60"];
+    send(scene.server.address("listen"), &throttle);
+    let table = scene.succeed("viewer", &["get", "user:7"]);
+    assert_eq!(row(&table, "user:7")[3], "throttle", "{table}");
+    for _ in 0..12 {
+        scene.reduce(b"{acme}:api_calls", "1");
+    }
+    let top = scene.succeed("viewer", &["top"]);
+    let (asked, refused) = top.split_once("\n\n").unwrap();
+    assert!(row(asked, "{acme}:api_calls")[1].parse::<u64>().unwrap() >= 6, "{top}");
+    assert!(asked.contains("user:7") && refused.contains("{acme}:api_calls"), "{top}");
+    let first: Value =
+        serde_json::from_str(&scene.succeed("viewer", &["top", "--limit", "1", "-o", "json"])).unwrap();
+    assert_eq!(first["asked"].as_array().unwrap().len(), 1, "{first}");
+    assert_eq!(first["asked"][0]["key"], "{acme}:api_calls");
+}
+
+#[test]
+fn operators_make_buckets_full_again_and_a_crash_does_not_undo_it() {
+    let mut scene = Scene::start();
+    for key in [&b"{acme}:api_calls"[..], b"{acme}:exports", b"{acmex}:api_calls"] {
+        scene.reduce(key, "10");
+    }
+    let (code, text) = scene.quota("viewer", &["reset", "{acme}:api_calls"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("this route needs the role operator"), "{text}");
+    assert_eq!(scene.reduce(b"{acme}:api_calls", "1"), 0, "nothing was reset");
+
+    let text = scene.succeed("operator", &["reset", "--tenant", "acme", "api_calls"]);
+    assert_eq!(text, "full again: 1 bucket of {acme}:api_calls\n");
+    scene.server.kill_9();
+    scene.server = Scene::server(&scene.place);
+    assert_eq!(scene.reduce(b"{acme}:api_calls", "4"), 10);
+    let text = scene.succeed("operator", &["reset", "--tenant", "acme"]);
+    assert_eq!(text, "full again: 2 buckets beginning with {acme}:\n");
+    let ordered = scene.server.wait_for(|line| {
+        line["fields"]["message"].as_str().is_some_and(|text| text.starts_with("quotas reset by command"))
+    });
+    let fields = &ordered["fields"];
+    assert_eq!((&fields["key"], &fields["by"]), (&"{acme}:".into(), &"operator".into()), "{ordered}");
+    assert_eq!(scene.reduce(b"{acme}:exports", "1"), 10);
+    assert_eq!(scene.reduce(b"{acmex}:api_calls", "1"), 0, "another tenant's bucket stays");
+}
+
+#[test]
+fn mistakes_of_operators_are_named_with_their_remedies() {
+    let scene = Scene::start();
+    let server = format!("http://{}", scene.server.address("admin"));
+    for (args, code, wanted) in [
+        (&["get", "nobody"][..], 1, "no bucket of `nobody` is known"),
+        (&["get", "--tenant", "nobody"], 1, "no bucket begins with `{nobody}:`"),
+        (&["reset", "nobody"], 1, "no bucket of `nobody` is known"),
+        (&["get", "a\\n"], 2, "begins neither"),
+        (&["get", "--tenant", "acme", "a b"], 2, "quota `a b`"),
+        (&["get", "--tenant", "{}"], 2, "--tenant"),
+        (&["get"], 2, "KEY_OR_QUOTA"),
+        (&["list", "--limit", "0"], 2, "--limit"),
+    ] {
+        let (actual, text) = scene.quota("operator", args);
+        assert_eq!(actual, code, "{args:?}: {text}");
+        assert!(text.contains(wanted), "{args:?}: {text}");
+    }
+    let (code, text) = outcome(&["quota", "list", "--server", &server]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("needs the role viewer") && text.contains("--token-file FILE"), "{text}");
+    let (code, text) = outcome(&["quota", "list", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("nothing answers at http://127.0.0.1:1") && text.contains("--server URL"),
+        "{text}"
+    );
+    let (code, text) = outcome(&["quota", "list", "--server", "127.0.0.1:7432"]);
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("http://127.0.0.1:7432"), "{text}");
+}
+
+#[test]
+fn health_readiness_status_and_metrics_are_those_of_the_store() {
+    let scene = Scene::start();
+    scene.reduce(b"a", "11");
+    let admin = scene.server.address("admin");
+    let get = |path: &str, headers: &[(&str, &str)]| http(admin, "GET", path, headers).unwrap();
+    assert_eq!(get("/healthz", &[]), (200, "alive\n".to_owned()));
+    assert_eq!(get("/readyz", &[]), (200, "ready\n".to_owned()));
+    assert_eq!(get("/status", &[]).0, 401);
+    let token = fs::read_to_string(scene.place.path().join("viewer")).unwrap();
+    let bearer = format!("Bearer {}", token.trim());
+    let (code, status) = get("/status", &[("authorization", &bearer)]);
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!((code, &status["ready"]), (200, &true.into()), "{status}");
+    assert_eq!(status["durability"], "interval:100ms", "{status}");
+    assert_eq!(status["security"]["tokens"]["accepted"], 2, "{status}");
+    until("the debit to be on disk and counted", || {
+        let (_, page) = get("/metrics", &[]);
+        let has = |line: &str| page.lines().any(|other| other == line);
+        let commits = page.lines().find_map(|line| line.strip_prefix("plimsoll_quota_commits_total "));
+        let is_committed = commits.is_some_and(|commits| commits.parse::<f64>().unwrap() >= 1.0);
+        let is_counted = has("plimsoll_quota_operations_total{command=\"reduce\",result=\"refused\"} 1")
+            && has("plimsoll_quota_refused_total 1")
+            && has("plimsoll_quota_ready 1");
+        (is_committed && is_counted && has("plimsoll_quota_unsaved_age_seconds 0")).then_some(())
+    });
+}
+
+#[test]
+fn commands_over_tls_take_certificates_of_quota_servers_alone() {
+    let Some(own) = own_address() else {
+        return skipped("quota::admin: the machine has no address besides loopback");
+    };
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let authority = Authority::new("fleet.example");
+    for (name, role) in [("quota", PeerRole::Quota), ("controller", PeerRole::Controller)] {
+        fs::create_dir(place.path().join(name)).unwrap();
+        authority.write(&place.path().join(name), role, Validity::default());
+    }
+    let (tokens, token, policy) = (path("tokens"), path("viewer"), path("policy.yaml"));
+    let added = run(&["tokens", "add", "viewer", "--role", "viewer", "--file", &tokens, "--out", &token]);
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    fs::write(&policy, "buckets: {}\n").unwrap();
+    let ports = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--tokens", &tokens];
+    let (data, state, own_certs, others) = (path("data"), path("state"), path("quota"), path("controller"));
+
+    // A certificate of another role does not start the server.
+    let (code, text) = outcome(&[&["quota", "--data", &data, "--certs", &others], &ports[..]].concat());
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("plimsoll certs issue quota --ca CA-DIR"), "{text}");
+
+    let server = Process::start(&[&["quota", "--data", &data, "--certs", &own_certs], &ports[..]].concat());
+    let of_controller = ["controller", "--policy", &policy, "--state-dir", &state, "--certs", &others];
+    let controller = Process::start(&[&of_controller[..], &ports].concat());
+    let ca = format!("{own_certs}/ca.crt");
+    let list = |process: &Process| {
+        let url = format!("https://{}", SocketAddr::new(own, process.address("admin").port()));
+        outcome(&["quota", "list", "--server", &url, "--ca", &ca, "--token-file", &token])
+    };
+    assert_eq!(list(&server), (0, "no buckets\n".to_owned()));
+    let (code, text) = list(&controller);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("is no quota server: check the address"), "{text}");
+}

@@ -1,0 +1,204 @@
+//! What clients of Redis do besides the commands: pipelines, both versions of the protocol, names, descriptions of
+//! commands, tokens and TLS.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+
+use redis::{ErrorKind, Value};
+
+use super::is_installed;
+use super::process::Server;
+use crate::kill::own_address;
+use crate::process::run;
+use crate::processes::skipped;
+use crate::turns::{IDLE, turn};
+
+#[test]
+fn pipeline_with_a_fault_in_its_middle_answers_the_others() {
+    let _turn = turn(IDLE);
+    let server = Server::start();
+    for parameters in ["", "?protocol=resp3"] {
+        let key = format!("k{parameters}");
+        let mut connection = server.connect(parameters);
+        let mut pipeline = redis::pipe();
+        for arguments in [["3", "60"], ["x", "60"], ["3", "60"]] {
+            pipeline.cmd("RL.REDUCE").arg(&key).arg(&arguments).arg("AT").arg(0);
+        }
+        pipeline.ignore_errors();
+        let replies: Vec<redis::RedisResult<i64>> = pipeline.query(&mut connection).unwrap();
+        let tokens: Vec<Option<i64>> = replies.iter().map(|reply| reply.as_ref().ok().copied()).collect();
+        assert_eq!(tokens, [Some(3), None, Some(2)], "{replies:?}");
+    }
+}
+
+#[test]
+fn connection_has_a_name_and_describes_itself() {
+    let _turn = turn(IDLE);
+    let server = Server::start();
+    let mut connection = server.connect("?protocol=resp3");
+    let mut client = |arguments: &[&str]| redis::cmd("CLIENT").arg(arguments).query::<Value>(&mut connection);
+    assert_eq!(client(&["GETNAME"]).unwrap(), Value::Nil);
+    assert_eq!(client(&["SETNAME", "worker-1"]).unwrap(), Value::Okay);
+    let Value::BulkString(info) = client(&["INFO"]).unwrap() else { panic!("no text") };
+    let info = String::from_utf8(info).unwrap();
+    assert!(
+        info.contains(" name=worker-1 ") && info.contains(" resp=3 ") && info.contains(" lib-name=redis"),
+        "{info}"
+    );
+    assert!(client(&["SETNAME", "two words"]).is_err());
+}
+
+#[test]
+fn commands_describe_themselves_to_clients_that_know_clusters() {
+    let _turn = turn(IDLE);
+    let server = Server::start();
+    let mut connection = server.connect("");
+    let count: usize = redis::cmd("COMMAND").arg("COUNT").query(&mut connection).unwrap();
+    let all: Vec<Vec<Value>> = redis::cmd("COMMAND").query(&mut connection).unwrap();
+    assert_eq!(all.len(), count);
+    for entry in &all {
+        let Value::BulkString(name) = &entry[0] else { panic!("{entry:?}") };
+        let has_keys = name.contains(&b'.');
+        assert_eq!(entry[3] == Value::Int(1), has_keys, "{entry:?}");
+        assert_eq!(entry.len(), 10);
+    }
+}
+
+#[test]
+fn many_connections_share_a_bucket_exactly() {
+    let _turn = turn(IDLE);
+    let server = Server::start();
+    let granted: usize = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..16)
+            .map(|_| {
+                let mut connection = server.connect("");
+                scope.spawn(move || {
+                    let take = |_: &usize| {
+                        let mut command = redis::cmd("RL.REDUCE");
+                        command.arg("hot").arg(1_000).arg(86_400).arg("AT").arg(0);
+                        command.query::<u64>(&mut connection).unwrap() > 0
+                    };
+                    (0..100).filter(take).count()
+                })
+            })
+            .collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).sum()
+    });
+    assert_eq!(granted, 1_000);
+}
+
+#[test]
+fn request_of_a_browser_is_refused_at_its_first_byte() {
+    let _turn = turn(IDLE);
+    let server = Server::start();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.write_all(b"POST / HTTP/1.1\r\nhost: a\r\n\r\n*1\r\n$4\r\nPING\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "-ERR Protocol error: a command begins with '*', got 'P'\r\n");
+}
+
+#[test]
+fn plaintext_beyond_loopback_needs_flags_and_tokens() {
+    let _turn = turn(IDLE);
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data").display().to_string();
+    let start = |flags: &[&str]| {
+        let ended =
+            run(&[&["quota", "--listen", "0.0.0.0:0", "--admin", "127.0.0.1:0", "--data", &data], flags]
+                .concat());
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    let (code, text) = start(&[]);
+    assert_eq!(code, Some(2));
+    assert!(
+        text.contains("--listen 0.0.0.0:0 is not a loopback address") && text.contains("--certs DIR"),
+        "{text}"
+    );
+    let (code, text) = start(&["--insecure"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("its clients need tokens: give --tokens FILE"), "{text}");
+}
+
+#[test]
+fn clients_beyond_loopback_use_tls_and_a_token() {
+    let _turn = turn(IDLE);
+    let test = "clients_beyond_loopback_use_tls_and_a_token";
+    let Some(own) = own_address() else {
+        return skipped(&format!("{test}: the machine has no address besides loopback"));
+    };
+    if !is_installed("redis-cli", test) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let (ca, certs, tokens, secret) = (path("ca"), path("certs"), path("tokens"), path("secret"));
+    let host = own.to_string();
+    for arguments in [
+        &["certs", "init", "--dir", &ca][..],
+        &["certs", "issue", "quota", "--ca", &ca, "--out", &certs, "--host", &host],
+        &["tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret],
+    ] {
+        let ended = run(arguments);
+        assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+    let server = Server::start_with(&["--listen", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens]);
+    let address = SocketAddr::new(own, server.address().port());
+    let token = fs::read_to_string(&secret).unwrap().trim().to_owned();
+    let ca = path("certs/ca.crt");
+    let cli = |flags: &[&str], input: &str| {
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        let mut command = Command::new("redis-cli");
+        command.args(["-h", &host, "-p", &port]).args(flags);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let tls = ["--tls", "--cacert", &ca];
+    let take = "RL.REDUCE a 5 60 AT 0\n";
+    assert_eq!(
+        cli(&tls, &format!("{take}AUTH {token}\n{take}")).trim(),
+        "NOAUTH Authentication required.\n\nOK\n5"
+    );
+    assert_eq!(cli(&tls, &format!("AUTH shop {token}\n{take}")).trim(), "OK\n4");
+    assert!(cli(&tls, "AUTH other wrong\nPING\n").contains("WRONGPASS"));
+    assert!(!cli(&[], take).contains("\n5"), "plaintext is not answered");
+    let log = server.process.log().join("\n");
+    assert!(log.contains("connection without a valid token refused"), "{log}");
+    assert!(!log.contains(&token) && !log.contains("wrong"), "no secret is logged: {log}");
+}
+
+#[test]
+fn wrong_token_is_an_error_of_its_own_to_a_client_library() {
+    let _turn = turn(IDLE);
+    let test = "wrong_token_is_an_error_of_its_own_to_a_client_library";
+    let Some(own) = own_address() else {
+        return skipped(&format!("{test}: the machine has no address besides loopback"));
+    };
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).display().to_string();
+    let (tokens, secret) = (path("tokens"), path("secret"));
+    let added = run(&["tokens", "add", "shop", "--role", "viewer", "--file", &tokens, "--out", &secret]);
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    let server = Server::start_with(&["--listen", "0.0.0.0:0", "--insecure", "--tokens", &tokens]);
+    let token = fs::read_to_string(&secret).unwrap().trim().to_owned();
+    let connect = |password: &str, parameters: &str| {
+        let address = SocketAddr::new(own, server.address().port());
+        redis::Client::open(format!("redis://default:{password}@{address}/{parameters}"))
+            .unwrap()
+            .get_connection()
+    };
+    for parameters in ["", "?protocol=resp3"] {
+        let refused = connect("wrong", parameters).err().unwrap();
+        // The library names the reply to AUTH itself, and that to HELLO by its code.
+        let is_named =
+            refused.kind() == ErrorKind::AuthenticationFailed || refused.code() == Some("WRONGPASS");
+        assert!(is_named, "{refused:?}");
+        let mut connection = connect(&token, parameters).unwrap();
+        assert_eq!(redis::cmd("PING").query::<String>(&mut connection).unwrap(), "PONG");
+    }
+}

@@ -1,0 +1,40 @@
+//! `kill -9` under load: the store opens every time, and no bucket grants more than its durability states.
+
+use std::time::Duration;
+
+use super::crashes::Crashes;
+use crate::turns::{IDLE, turn};
+
+/// The kills of each durability.
+const KILLS: u64 = 5;
+/// The buckets, and the grants before a kill.
+const BUCKETS: usize = 200;
+const GRANTS: u64 = 1_000;
+
+#[test]
+fn always_grants_no_token_twice() {
+    let totals = crash("always", Duration::ZERO);
+    assert_eq!(totals.over_granted, 0, "{totals:?}");
+}
+
+#[test]
+fn interval_grants_at_most_the_tokens_of_one_interval_twice() {
+    let totals = crash("interval:100ms", Duration::from_millis(100));
+    assert_eq!(totals.beyond, 0, "{totals:?}");
+}
+
+#[test]
+fn store_without_durability_opens_after_every_kill() {
+    // No bucket has more than it had, or less than was asked of it: the audit checks both.
+    crash("none", Duration::ZERO);
+}
+
+fn crash(durability: &str, loses: Duration) -> super::crashes::Totals {
+    let _turn = turn(IDLE);
+    let mut crashes = Crashes::new(durability, loses, BUCKETS, 1);
+    (0..KILLS).for_each(|_| crashes.crash(GRANTS));
+    let totals = crashes.totals;
+    assert_eq!(totals.kills, KILLS);
+    assert!(totals.granted >= KILLS, "{totals:?}");
+    totals
+}

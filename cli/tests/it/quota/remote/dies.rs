@@ -1,0 +1,144 @@
+//! A quota server that is killed or hangs: the policies of the quotas apply, no request waits for it, and with its return
+//! it decides again, with the balances that it had.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use plimsoll_client::{QuotaStore, Reason, Verdict};
+use tokio::runtime::Runtime;
+
+use super::{Instance, TENANT, fleet};
+use crate::process::{Process, until};
+use crate::turns::turn;
+
+const MAX: u64 = 1_000;
+const CALLERS: u64 = 16;
+/// What an instance may admit in an hour without the store: a hundredth of the quota.
+const BOUNDED: usize = 10;
+const QUOTAS: [(&str, &str); 4] = [
+    ("counted", "max: 1000, every: 1h, lease: 1, on_store_error: deny"),
+    ("denied", "max: 1000, every: 1h, lease: 1, on_store_error: deny"),
+    ("allowed", "max: 1000, every: 1h, lease: 1, on_store_error: allow"),
+    ("bounded", "max: 1000, every: 1h, lease: 1, on_store_error: allow_bounded"),
+];
+const BUCKETS: [&str; 4] = ["counted", "denied", "allowed", "bounded"];
+
+/// Starts a server on a data directory.
+fn server(data: &Path, listen: &str) -> Process {
+    let data = data.display().to_string();
+    let flags = ["quota", "--admin", "127.0.0.1:0", "--durability", "always", "--data", &data];
+    Process::start(&[&flags[..], &["--listen", listen]].concat())
+}
+
+/// The tokens that the server has of a quota.
+fn left(server: &Process, bucket: &str) -> u64 {
+    let url = format!("redis://{}", server.address("listen"));
+    let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+    let mut ask = redis::cmd("QUOTA.TAKE");
+    ask.arg(format!("{{{TENANT}}}:of_{bucket}")).arg(&[MAX, MAX, 3_600_000, 0, 0]);
+    let rows: Vec<Vec<i64>> = ask.query(&mut connection).unwrap();
+    rows[0][1].try_into().unwrap()
+}
+
+fn is_up(instance: &Instance) -> bool {
+    instance.metric("plimsoll_quota_store_up") == 1.0
+}
+
+/// Checks that every request is decided by its policy in the very call, without a wait.
+fn assert_policies_apply_at_once(instance: &Instance) {
+    let admitted = |bucket: &str| {
+        let admitted = (0..50).filter(|_| match instance.decide_now(bucket).unwrap().verdict {
+            Verdict::Admit => true,
+            Verdict::Refuse(refusal) => {
+                assert_eq!(refusal.reason(), Reason::QuotaDegraded);
+                false
+            }
+        });
+        admitted.count()
+    };
+    assert_eq!(["denied", "allowed", "bounded"].map(admitted), [0, 50, BOUNDED]);
+}
+
+#[test]
+fn killed_server_comes_back_with_its_balances_and_the_policies_apply_meanwhile() {
+    let _turn = turn(1_000);
+    let (runtime, data) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let mut store = server(data.path(), "127.0.0.1:0");
+    let listen = store.address("listen").to_string();
+    let fleet = fleet(&QUOTAS);
+    let config = QuotaStore::new(&format!("plimsoll://{listen}")).unwrap().timeout(Duration::from_secs(1));
+    let instance = Instance::start(&runtime, &fleet, config, &BUCKETS);
+    let (granted, lost, is_over) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            let (instance, runtime, granted, lost, is_over) =
+                (&instance, &runtime, &granted, &lost, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    match runtime.block_on(instance.decide("counted")).verdict {
+                        Verdict::Admit => granted.fetch_add(1, Ordering::Relaxed),
+                        Verdict::Refuse(refusal) if refusal.reason() == Reason::QuotaDegraded => {
+                            // The store may have debited a request that it did not answer.
+                            lost.fetch_add(1, Ordering::Relaxed)
+                        }
+                        Verdict::Refuse(_) => return,
+                    };
+                }
+            });
+        }
+        until("grants before the kill", || (granted.load(Ordering::Relaxed) >= 100).then_some(()));
+        store.kill_9();
+        until("the breaker to open", || (!is_up(&instance)).then_some(()));
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_policies_apply_at_once(&instance);
+    let granted = granted.load(Ordering::Relaxed);
+
+    store = server(data.path(), &listen);
+    until("the store to decide again", || is_up(&instance).then_some(()));
+    let had = left(&store, "counted");
+    assert!(had <= MAX - granted, "{had} tokens are left after {granted} were granted");
+    assert!(
+        had >= (MAX - granted).saturating_sub(CALLERS),
+        "{had} tokens are left after {granted} were granted"
+    );
+    let more = (0..).take_while(|_| runtime.block_on(instance.decide("counted")).verdict.is_admit()).count();
+    assert_eq!(more as u64, had, "no token more in all");
+    runtime.block_on(instance.feed.shutdown());
+}
+
+#[test]
+fn server_that_hangs_delays_no_request_beyond_the_deadline() {
+    let _turn = turn(1_000);
+    let (runtime, data) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+    let store = server(data.path(), "127.0.0.1:0");
+    let fleet = fleet(&QUOTAS);
+    let config = QuotaStore::new(&format!("plimsoll://{}", store.address("listen"))).unwrap();
+    let instance = Instance::start(&runtime, &fleet, config.timeout(Duration::from_millis(300)), &BUCKETS);
+    until("the first grant", || {
+        runtime.block_on(instance.decide("counted")).verdict.is_admit().then_some(())
+    });
+    let before = left(&store, "counted");
+    store.signal("STOP");
+    // Each ends, although the server answers none of them.
+    let mut asked = 0;
+    until("the breaker to open", || {
+        let decided = runtime.block_on(instance.decide("denied"));
+        assert!(!decided.verdict.is_admit());
+        asked += 1;
+        (!is_up(&instance)).then_some(())
+    });
+    assert_policies_apply_at_once(&instance);
+    store.signal("CONT");
+    until("the store to decide again", || is_up(&instance).then_some(()));
+    until("a grant", || {
+        asked += 1;
+        runtime.block_on(instance.decide("denied")).verdict.is_admit().then_some(())
+    });
+    assert_eq!(left(&store, "counted"), before);
+    // What it debits late for requests that have gone may be lost, and is never granted.
+    let denied = left(&store, "denied");
+    assert!((MAX - asked..MAX).contains(&denied), "{denied} tokens are left");
+    runtime.block_on(instance.feed.shutdown());
+}

@@ -1,0 +1,108 @@
+//! Exactness over the network: never a token more than the quota, by many callers, instances and leases.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll_client::{QuotaStore, Reason, Verdict};
+use tokio::runtime::Runtime;
+
+use super::super::process::Server;
+use super::{Instance, PATIENT, Redis, TENANT, fleet, operations};
+use crate::process::{http_get, until};
+use crate::turns::turn;
+
+const MAX: u64 = 600;
+const CALLERS: usize = 64;
+const QUOTAS: [(&str, &str); 2] = [
+    ("each", "max: 600, every: 1h, lease: 1, on_store_error: deny"),
+    ("leased", "max: 600, every: 1h, lease: 10, on_store_error: deny"),
+];
+
+/// Decides by concurrent callers of several instances, each until its quota has refused it or it has had `most`, and
+/// returns the requests granted.
+fn granted(runtime: &Runtime, instances: &[Arc<Instance>], bucket: &'static str, most: u64) -> u64 {
+    let granted = Arc::new(AtomicU64::new(0));
+    let callers = (0..CALLERS).map(|caller| {
+        let (instance, granted) = (Arc::clone(&instances[caller % instances.len()]), Arc::clone(&granted));
+        runtime.spawn(async move {
+            for _ in 0..most {
+                match instance.decide(bucket).await.verdict {
+                    Verdict::Admit => granted.fetch_add(1, Ordering::Relaxed),
+                    Verdict::Refuse(refusal) => {
+                        return assert_eq!(refusal.reason(), Reason::TenantQuotaExceeded);
+                    }
+                };
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        runtime.block_on(caller).unwrap();
+    }
+    granted.load(Ordering::Relaxed)
+}
+
+fn shut_down(runtime: &Runtime, instances: Vec<Arc<Instance>>) {
+    for instance in instances {
+        let instance = Arc::into_inner(instance).unwrap();
+        runtime.block_on(instance.feed.shutdown());
+    }
+}
+
+/// Lets callers use a quota up by instances that come and go. `left` returns the tokens that the store has.
+fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
+    let runtime = Runtime::new().unwrap();
+    let fleet = fleet(&QUOTAS);
+    let start = || Arc::new(Instance::start(&runtime, &fleet, store.clone(), &["each", "leased"]));
+
+    let both = vec![start(), start()];
+    assert_eq!(granted(&runtime, &both, "each", u64::MAX), MAX);
+    assert_eq!(left("each"), 0);
+    shut_down(&runtime, both);
+
+    // The first instance has a lease when it ends, which the second gets.
+    let first = start();
+    let mut taken = granted(&runtime, std::slice::from_ref(&first), "leased", 5);
+    assert_eq!(taken, 5 * CALLERS as u64);
+    until("a lease", || {
+        assert!(runtime.block_on(first.decide("leased")).verdict.is_admit());
+        taken += 1;
+        (first.metric("plimsoll_quota_leased_tokens") > 0.0).then_some(())
+    });
+    shut_down(&runtime, vec![first]);
+    until("leases to be given back", || (left("leased") == MAX - taken).then_some(()));
+    let second = vec![start()];
+    assert_eq!(taken + granted(&runtime, &second, "leased", u64::MAX), MAX);
+    until("surplus tokens to be given back", || (left("leased") == 0).then_some(()));
+    shut_down(&runtime, second);
+}
+
+#[test]
+fn quota_server_grants_to_64_callers_exactly_what_a_quota_has() {
+    let _turn = turn(2_000);
+    let server = Server::start();
+    let store = QuotaStore::new(&format!("plimsoll://{}", server.address())).unwrap().timeout(PATIENT);
+    use_up(&store, |bucket| {
+        let mut ask = redis::cmd("QUOTA.TAKE");
+        ask.arg(format!("{{{TENANT}}}:of_{bucket}")).arg(&[MAX, MAX, 3_600_000, 0, 0]);
+        let rows: Vec<Vec<i64>> = ask.query(&mut server.connect("")).unwrap();
+        rows[0][1].try_into().unwrap()
+    });
+    assert!(
+        operations(&server.process, "give") >= 1.0,
+        "{:?}",
+        http_get(server.process.address("admin"), "/metrics")
+    );
+}
+
+#[test]
+fn redis_grants_to_64_callers_exactly_what_a_quota_has() {
+    let _turn = turn(2_000);
+    let test = "redis_grants_to_64_callers_exactly_what_a_quota_has";
+    let Some(redis) = Redis::start(test, &[]) else { return };
+    let store = QuotaStore::new(&format!("redis://{}", redis.address)).unwrap().timeout(PATIENT);
+    use_up(&store, |bucket| {
+        let mut ask = redis::cmd("HGET");
+        ask.arg(format!("plimsoll:{{{TENANT}}}:of_{bucket}:{MAX}:{MAX}:3600000")).arg("t");
+        ask.query::<Option<u64>>(&mut redis.connect("")).unwrap().unwrap_or(MAX)
+    });
+}

@@ -1,0 +1,78 @@
+//! Callers of a service over HTTP whose quota is used up, and the operator who resets it.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::super::process::Server;
+use super::{TENANT, fleet, operations};
+use crate::kill::{admin, text};
+use crate::process::{Process, http_get, run, until};
+use crate::turns::{IDLE, turn};
+
+const QUOTAS: [(&str, &str); 1] = [("api", "max: 3, every: 1h, lease: 1, on_store_error: deny")];
+
+/// The whole answer to a request of a tenant.
+fn ask(service: &Process, tenant: &str) -> String {
+    let mut stream = TcpStream::connect(service.address("listen")).unwrap();
+    let request = format!("GET /api HTTP/1.1\r\nhost: a\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap()
+}
+
+#[test]
+fn refusal_names_the_quota_and_a_reset_by_the_operator_ends_it() {
+    let _turn = turn(IDLE);
+    let store = Server::start_with(&["--listen", "127.0.0.1:0", "--admin-open-on-loopback"]);
+    let fleet = fleet(&QUOTAS);
+    let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
+    let url = format!("plimsoll://{}", store.address());
+    let service = [
+        "service",
+        "--zone",
+        "zone-a",
+        "--listen",
+        "127.0.0.1:0",
+        "--aggregator",
+        &aggregator,
+        "--buckets",
+        "api",
+    ];
+    let service = Process::start(&[&service[..], &["--quota-store", &url, "--quota-timeout", "5s"]].concat());
+    until("directives to bring the quota", || {
+        http_get(service.address("listen"), "/status").1.contains("of_api").then_some(())
+    });
+
+    for _ in 0..3 {
+        assert_eq!(status(&ask(&service, TENANT)), "200");
+    }
+    let refused = ask(&service, TENANT).to_lowercase();
+    for part in [
+        "http/1.1 429",
+        "ratelimit-policy: \"of_api\";q=3;w=3600\r\n",
+        "ratelimit: \"of_api\";r=0;t=3",
+        "x-ratelimit-reason: tenant_quota_exceeded\r\n",
+        "retry-after: 3",
+        "content-type: application/problem+json\r\n",
+        "\"reason\":\"tenant_quota_exceeded\"",
+        "\"violated-policies\":[\"of_api\"]",
+    ] {
+        assert!(refused.contains(part), "{refused}\nhas no {part}");
+    }
+    assert_eq!(status(&ask(&service, "other")), "200", "each tenant has tokens of its own");
+    let asked = operations(&store.process, "take");
+    assert_eq!(status(&ask(&service, TENANT)), "429");
+    assert_eq!(operations(&store.process, "take"), asked, "a refusal is remembered");
+
+    let server = admin(&store.process);
+    let ended = run(&["quota", "reset", "--tenant", TENANT, "of_api", "--server", &server]);
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    until("the reset to take effect", || (status(&ask(&service, TENANT)) == "200").then_some(()));
+    let served = (0..4).filter(|_| status(&ask(&service, TENANT)) == "200").count();
+    assert_eq!(served, 2, "the quota is full again, and no fuller");
+}

@@ -1,0 +1,126 @@
+//! Limiters beside real stores: a quota server of Plimsoll and Redis, reached as services reach them.
+
+mod dies;
+mod exact;
+mod http;
+mod same;
+mod trust;
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use plimsoll_client::{Decided, FeedHandle, KeyRequest, Limiter, Metrics, QuotaStore};
+use redis::{Client, Connection};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::is_installed;
+use crate::fleet::{Fleet, TENANTS, metric};
+use crate::process::{PATIENCE, Process, http_get, until};
+
+/// The time that a request waits for a store on a busy machine.
+const PATIENT: Duration = Duration::from_secs(5);
+const TENANT: &str = "acme";
+
+/// Starts a controller and aggregators with quotas of their own for some buckets, each as in a policy file.
+fn fleet(quotas: &[(&str, &str)]) -> Fleet {
+    let definitions: String =
+        quotas.iter().map(|(bucket, quota)| format!("  of_{bucket}: {{ {quota} }}\n")).collect();
+    let buckets: String = quotas
+        .iter()
+        .map(|(bucket, _)| {
+            format!("  {bucket}: {{ limit: 1000000, mode: enforce, quotas: [of_{bucket}] }}\n")
+        })
+        .collect();
+    let policy = format!(
+        "quotas:\n{definitions}buckets:\n{buckets}rollout: {{ require_gates: false }}\nguardrails: off\n"
+    );
+    Fleet::without_services(&policy, TENANTS)
+}
+
+/// A limiter of the library, with its feed.
+struct Instance {
+    limiter: Limiter,
+    feed: FeedHandle,
+}
+
+impl Instance {
+    /// Starts a limiter, and waits until it has the quotas of these buckets.
+    fn start(runtime: &Runtime, fleet: &Fleet, store: QuotaStore, buckets: &[&str]) -> Self {
+        let _runtime = runtime.enter();
+        let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
+        let builder =
+            Limiter::builder("shop").unwrap().zone("zone-a").unwrap().aggregator(&aggregator).unwrap();
+        let (limiter, feed) = builder.quota_store(store).build().unwrap();
+        let feed = feed.spawn().unwrap();
+        for bucket in buckets {
+            limiter.bucket(bucket).unwrap();
+            until("directives to bring the quotas", || limiter.has_quotas(bucket).then_some(()));
+        }
+        Self { limiter, feed }
+    }
+
+    /// Decides about one request, which ends although its store may not answer.
+    async fn decide(&self, bucket: &str) -> Decided {
+        let request = KeyRequest { bucket, tenant: TENANT, cost: 1 };
+        let decided = self.limiter.decide_with_quotas(request, None);
+        tokio::time::timeout(PATIENCE, decided).await.unwrap()
+    }
+
+    /// Decides about one request at once; `None` if it has to wait.
+    fn decide_now(&self, bucket: &str) -> Option<Decided> {
+        let request = KeyRequest { bucket, tenant: TENANT, cost: 1 };
+        self.limiter.decide_with_quotas(request, None).now_or_never()
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        metric(&Metrics::new(&self.limiter).text(), name, "")
+    }
+}
+
+/// The number of operations that a quota server has answered with a command.
+fn operations(server: &Process, command: &str) -> f64 {
+    let (_, page) = http_get(server.address("admin"), "/metrics");
+    metric(&page, "plimsoll_quota_operations_total", &format!("command=\"{command}\""))
+}
+
+/// A Redis process on free loopback ports.
+struct Redis {
+    process: Process,
+    address: SocketAddr,
+    /// Where it listens with TLS if it has certificates.
+    tls: SocketAddr,
+    _directory: TempDir,
+}
+
+impl Redis {
+    /// Starts Redis with these arguments; `None` where it is not installed.
+    fn start(test: &str, arguments: &[&str]) -> Option<Self> {
+        if !is_installed("redis-server", test) {
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [address, tls] = listeners.map(|listener| listener.local_addr().unwrap());
+        let [port, tls_port] = [address, tls].map(|address| address.port().to_string());
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(directory.path());
+        command.args(["--port", &port]).args(arguments);
+        if arguments.contains(&"--tls-cert-file") {
+            command.args(["--tls-port", &tls_port]);
+        }
+        let process = Process::spawn_command(command);
+        let ready = || process.output().contains("Ready to accept connections").then_some(());
+        until("Redis to accept connections", ready);
+        Some(Self { process, address, tls, _directory: directory })
+    }
+
+    fn connect(&self, password: &str) -> Connection {
+        let url = format!("redis://:{password}@{}", self.address);
+        Client::open(url).unwrap().get_connection().unwrap()
+    }
+}

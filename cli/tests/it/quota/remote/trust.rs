@@ -1,0 +1,182 @@
+//! Stores over TLS with a token or a password: services reach them, and one that does not says why.
+
+use std::cell::RefCell;
+use std::fs;
+use std::net::SocketAddr;
+
+use tempfile::TempDir;
+
+use super::super::process::Server;
+use super::{Redis, TENANT, fleet};
+use crate::fleet::{Fleet, metric};
+use crate::kill::own_address;
+use crate::process::{Process, http, http_get, message, run, until};
+use crate::processes::skipped;
+use crate::turns::{IDLE, turn};
+
+const QUOTAS: [(&str, &str); 1] = [("api", "max: 1000, every: 1h, lease: 1, on_store_error: deny")];
+
+/// An authority with certificates of a quota server for one host name, another authority, and a right and a wrong secret.
+struct Scene {
+    place: TempDir,
+}
+
+impl Scene {
+    fn new(host: &str) -> Self {
+        let scene = Self { place: tempfile::tempdir().unwrap() };
+        let path = |name: &str| scene.path(name);
+        for arguments in [
+            &["certs", "init", "--dir", &path("ca")][..],
+            &["certs", "init", "--dir", &path("other")],
+            &["certs", "issue", "quota", "--ca", &path("ca"), "--out", &path("certs"), "--host", host],
+            &[
+                "tokens",
+                "add",
+                "shop",
+                "--role",
+                "viewer",
+                "--file",
+                &path("tokens"),
+                "--out",
+                &path("right"),
+            ],
+        ] {
+            let ended = run(arguments);
+            assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        }
+        fs::write(scene.path("wrong"), "wrong-secret\n").unwrap();
+        scene
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.place.path().join(name).display().to_string()
+    }
+
+    /// Starts a service with this store, authority and secret.
+    fn service(&self, fleet: &Fleet, store: &str, ca: &str, secret: &str) -> Process {
+        let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
+        let (ca, secret) = (self.path(ca), self.path(secret));
+        let service = [
+            "service",
+            "--zone",
+            "zone-a",
+            "--listen",
+            "127.0.0.1:0",
+            "--aggregator",
+            &aggregator,
+            "--buckets",
+            "api",
+        ];
+        let store = ["--quota-store", store, "--quota-ca", &ca, "--quota-password-file", &secret];
+        let timeout = ["--quota-timeout", "2s"];
+        let service = Process::start(&[&service[..], &store, &timeout].concat());
+        until("directives to bring the quota", || {
+            http_get(service.address("listen"), "/status").1.contains("of_api").then_some(())
+        });
+        service
+    }
+}
+
+fn request(service: &Process) -> u16 {
+    http(service.address("listen"), "GET", "/api", &[("x-tenant", TENANT)]).unwrap().0
+}
+
+/// The number of decisions with this result.
+fn decisions(service: &Process, result: &str) -> f64 {
+    let page = http_get(service.address("listen"), "/metrics").1;
+    metric(&page, "plimsoll_decisions_total", &format!("result=\"{result}\""))
+}
+
+/// Checks that a service without its store applies the policy and says why it has none, once; `tries` returns the number
+/// of connections that the store has seen.
+fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
+    let is_logged = |line: &serde_json::Value| {
+        message(line).is_some_and(|text| text.starts_with("quota store does not answer"))
+    };
+    let warnings = || {
+        let lines = service.log();
+        let lines = lines.iter().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        lines
+            .filter(|line| line["level"] == "WARN" && line.to_string().contains("quota store"))
+            .collect::<Vec<_>>()
+    };
+    until("the store to be given up", || {
+        assert_ne!(request(service), 200);
+        warnings().iter().any(is_logged).then_some(())
+    });
+    let before = tries();
+    until("more attempts", || (tries() >= before + 3.0).then_some(()));
+    let warnings = warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let text = warnings[0]["fields"]["cause"].as_str().unwrap_or_else(|| panic!("{warnings:?}"));
+    assert!(text.to_lowercase().contains(cause), "{text}");
+    assert_ne!(request(service), 200);
+    assert!(decisions(service, "quota_degraded") >= 2.0);
+    assert_eq!(decisions(service, "admit"), 0.0);
+    let log = service.log().join("\n");
+    assert!(!log.contains("wrong-secret"), "no secret is logged: {log}");
+}
+
+#[test]
+fn quota_server_over_tls_serves_who_trusts_it_and_has_a_token() {
+    let _turn = turn(IDLE);
+    let Some(own) = own_address() else {
+        return skipped("quota::remote::trust: the machine has no address besides loopback");
+    };
+    let (scene, fleet) = (Scene::new(&own.to_string()), fleet(&QUOTAS));
+    let (certs, tokens) = (scene.path("certs"), scene.path("tokens"));
+    let server = Server::start_with(&["--listen", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens]);
+    let port = server.address().port();
+    let url = format!("plimsolls://{}", SocketAddr::new(own, port));
+    let tries = || {
+        let (_, page) = http_get(server.process.address("admin"), "/metrics");
+        let handshakes = metric(&page, "plimsoll_handshakes_failed_total", "");
+        handshakes + metric(&page, "plimsoll_quota_connections_total", "")
+    };
+
+    let service = scene.service(&fleet, &url, "certs/ca.crt", "right");
+    until("the store to decide", || (request(&service) == 200).then_some(()));
+    assert!(super::operations(&server.process, "take") >= 1.0);
+
+    let stranger = scene.service(&fleet, &url, "other/ca.crt", "right");
+    assert_refused_for(&stranger, "not signed by", tries);
+    let elsewhere = format!("plimsolls://127.0.0.2:{port}");
+    let misnamed = scene.service(&fleet, &elsewhere, "certs/ca.crt", "right");
+    assert_refused_for(&misnamed, "not valid for name", tries);
+    let guesser = scene.service(&fleet, &url, "certs/ca.crt", "wrong");
+    assert_refused_for(&guesser, "authentication failed", tries);
+    // The connection of the first is not concerned.
+    assert_eq!(request(&service), 200);
+}
+
+#[test]
+fn redis_over_tls_serves_who_trusts_it_and_has_the_password() {
+    let _turn = turn(IDLE);
+    let scene = Scene::new("127.0.0.1");
+    let [cert, key, ca] = ["certs/tls.crt", "certs/tls.key", "certs/ca.crt"].map(|name| scene.path(name));
+    let password = fs::read_to_string(scene.path("right")).unwrap();
+    let arguments = [
+        ["--tls-cert-file", &cert],
+        ["--tls-key-file", &key],
+        ["--tls-ca-cert-file", &ca],
+        ["--tls-auth-clients", "no"],
+        ["--requirepass", password.trim()],
+    ];
+    let test = "redis_over_tls_serves_who_trusts_it_and_has_the_password";
+    let Some(redis) = Redis::start(test, arguments.as_flattened()) else { return };
+    let (fleet, url) = (fleet(&QUOTAS), format!("rediss://{}", redis.tls));
+    let connection = RefCell::new(redis.connect(password.trim()));
+    let tries = || {
+        let info: redis::InfoDict =
+            redis::cmd("INFO").arg("stats").query(&mut *connection.borrow_mut()).unwrap();
+        let handshakes = redis.process.output().matches("Error accepting a client connection").count();
+        info.get::<f64>("total_connections_received").unwrap() + handshakes as f64
+    };
+    let service = scene.service(&fleet, &url, "certs/ca.crt", "right");
+    until("the store to decide", || (request(&service) == 200).then_some(()));
+    let stranger = scene.service(&fleet, &url, "other/ca.crt", "right");
+    assert_refused_for(&stranger, "not signed by", tries);
+    let guesser = scene.service(&fleet, &url, "certs/ca.crt", "wrong");
+    assert_refused_for(&guesser, "authentication failed", tries);
+    assert_eq!(request(&service), 200);
+}

@@ -1,0 +1,63 @@
+//! The exact layer under a surge: the store is asked only for what the coin lets through.
+
+use std::time::{Duration, Instant};
+
+use super::process::Server;
+use crate::fleet::{BUCKET, Fleet, Rates, Sample, TENANTS, metric};
+use crate::process::{http_get, until};
+use crate::turns::turn;
+
+const LIMIT: u32 = 100;
+/// The load before the surge and during it, in requests/s.
+const CALM: f64 = 60.0;
+const SURGE: f64 = 10.0 * LIMIT as f64;
+/// The length of the surge.
+const SPAN: Duration = Duration::from_secs(20);
+
+/// A limit, and a quota that no tenant uses up. Each request that the coin lets through asks the store.
+fn policy() -> String {
+    format!(
+        "quotas:\n  calls: {{ max: 100000000, every: 1h, lease: 1, on_store_error: deny }}\n\
+         buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: enforce, quotas: [calls] }}\n\
+         rollout: {{ require_gates: false }}\nguardrails: off\n"
+    )
+}
+
+/// The requests for which the store was asked, and the decisions, at one moment.
+struct Asked {
+    operations: f64,
+    sample: Sample,
+}
+
+fn asked(store: &Server, fleet: &Fleet) -> Asked {
+    let (_, page) = http_get(store.process.address("admin"), "/metrics");
+    let operations = metric(&page, "plimsoll_quota_operations_total", "command=\"take\"");
+    Asked { operations, sample: fleet.sample() }
+}
+
+#[test]
+fn surge_of_ten_times_the_limit_reaches_the_store_at_no_more_than_the_limit() {
+    let _turn = turn(SURGE as u32);
+    let store = Server::start();
+    let url = format!("plimsoll://{}", store.address());
+    let flags = ["--quota-store", &url, "--quota-timeout", "5s"];
+    let mut fleet = Fleet::start_with(&policy(), TENANTS, &flags);
+    fleet.start_patient_load(CALM);
+    let calm = |rates: &Rates| rates.offered > 0.7 * CALM && rates.dropped == 0.0;
+    fleet.until_rates("the calm before the surge", Duration::from_secs(5), calm);
+    let begin = asked(&store, &fleet);
+    assert!(begin.operations > 0.0, "the store is asked for each request");
+
+    fleet.start_patient_load(SURGE - CALM);
+    let started = Instant::now();
+    until("the end of the surge", || (started.elapsed() >= SPAN).then_some(()));
+    let end = asked(&store, &fleet);
+    let rates = begin.sample.rates_until(&end.sample);
+    let operations = (end.operations - begin.operations) / (end.sample.at - begin.sample.at).as_secs_f64();
+    assert!(rates.offered > 0.5 * SURGE, "no surge: {rates:?}");
+    assert!(operations < 1.1 * f64::from(LIMIT), "{operations} operations/s at the store: {rates:?}");
+    assert!(operations > 0.9 * rates.admitted, "{operations} operations/s at the store: {rates:?}");
+    for figures in fleet.stop_load() {
+        assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
+    }
+}
