@@ -106,6 +106,7 @@ fn issued_certificates_name_role_zone_and_service_and_pass_the_check() {
         ("controller", "controller"),
         ("aggregator --zone eu-1a", "zone/eu-1a/aggregator"),
         ("service --zone eu-1a --service checkout", "zone/eu-1a/service/checkout"),
+        ("quota", "quota"),
     ] {
         let identity = format!("spiffe://plimsoll.local/plimsoll/{path}");
         let out = format!("certs/{}", args.split(' ').next().unwrap());

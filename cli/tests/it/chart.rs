@@ -1,9 +1,11 @@
 //! The chart and its policy files agree with the binary, and the binary explains itself.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
@@ -17,8 +19,27 @@ pub(crate) fn chart() -> PathBuf {
     root().join("charts/plimsoll")
 }
 
+/// The output of helm with these arguments. `None` if helm is not installed, and then `test` is recorded as skipped.
+pub(crate) fn helm<S: AsRef<OsStr>>(test: &str, args: &[S]) -> Option<Output> {
+    let folders = TempDir::new().unwrap();
+    let mut helm = Command::new("helm");
+    for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        helm.env(name, folders.path());
+    }
+    match helm.args(args).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
+                let mut file = fs::File::options().append(true).create(true).open(skipped).unwrap();
+                writeln!(file, "{test}: helm is not installed: {error}").unwrap();
+            }
+            None
+        }
+    }
+}
+
 /// The exit code, standard output and standard error.
-fn parts(output: Output) -> (Option<i32>, String, String) {
+pub(crate) fn parts(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }

@@ -1,12 +1,8 @@
 //! The chart as helm renders it: certificates and tokens reach both tiers, and nothing is plaintext unless the values
 //! ask for it.
 
+use crate::chart::{chart, flags, helm, help};
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write;
-use std::process::Command;
-
-use crate::chart::{chart, flags, help};
 
 /// Values with which the chart requests its certificates from cert-manager.
 const ISSUER: &[&str] =
@@ -29,21 +25,11 @@ struct Rendered {
 /// Renders the chart with a zone `eu-1a`, unless a value names another. `None` if helm is not installed, and then
 /// `test` is recorded as skipped.
 fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
-    let mut helm = Command::new("helm");
-    helm.args(["install", "p"]).arg(chart()).args(["--dry-run=client", "--set", "zones[0].name=eu-1a"]);
-    for value in values {
-        helm.args(["--set", value]);
-    }
-    let output = match helm.output() {
-        Ok(output) => output,
-        Err(error) => {
-            if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-                let mut file = fs::File::options().append(true).create(true).open(skipped).unwrap();
-                writeln!(file, "chart_trust::{test}: helm is not installed: {error}").unwrap();
-            }
-            return None;
-        }
-    };
+    let chart = chart();
+    let mut args =
+        vec!["install", "p", chart.to_str().unwrap(), "--dry-run=client", "--set", "zones[0].name=eu-1a"];
+    args.extend(values.iter().flat_map(|value| ["--set", value]));
+    let output = helm(&format!("chart_trust::{test}"), &args)?;
     let text = |bytes| String::from_utf8(bytes).unwrap();
     if !output.status.success() {
         return Some(Err(text(output.stderr)));

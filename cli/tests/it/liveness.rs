@@ -83,7 +83,9 @@ fn lost_aggregator_stays_visible_until_it_is_forgotten() {
     logged(&fleet.controller, "aggregator expired: ");
     let lost = listed(&fleet).unwrap();
     assert!(lost["expired"] == true && lost["stale"] == true && lost["connected"] == false, "{lost}");
-    assert!(fleet.controller_metric("plimsoll_bucket_released", "") > 0.0);
+    until("the share to be released again", || {
+        (fleet.controller_metric("plimsoll_bucket_released", "") > 0.0).then_some(())
+    });
     let (_, text) = command(&fleet, &["status"]);
     assert!(text.contains(&format!("aggregator {LOST}: expired, last report 1m ")), "{text}");
     assert!(text.contains("/s of expired aggregators are released to the others"), "{text}");

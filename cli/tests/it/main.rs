@@ -10,6 +10,10 @@ mod certs;
 #[cfg(test)]
 mod chart;
 #[cfg(test)]
+mod chart_quota;
+#[cfg(test)]
+mod chart_sidecar;
+#[cfg(test)]
 mod chart_trust;
 #[cfg(test)]
 mod conflict;
@@ -49,11 +53,16 @@ mod processes;
 #[path = "../../../controller/src/prometheus/tests/real.rs"]
 mod prometheus;
 #[cfg(test)]
+#[allow(dead_code)] // the measuring program uses the rest
+mod quota;
+#[cfg(test)]
 mod reasons;
 #[cfg(test)]
 mod rollout;
 #[cfg(test)]
 mod several;
+#[cfg(test)]
+mod sidecar;
 #[cfg(test)]
 mod sockets;
 #[cfg(test)]

@@ -88,7 +88,10 @@ impl Fleet {
 
         let controller = start(&["controller", "--policy", policy, "--state-dir", state_dir], &free_admin);
         let aggregator = start(&["aggregator", "--controller", &url(&controller)], &free_admin);
-        let service = start(&["service", "--aggregator", &url(&aggregator)], &free);
+        let balances = state.path().join("balances");
+        let quota = start(&["quota", "--data", balances.to_str().unwrap()], &free_admin);
+        let store = format!("plimsoll://{}", quota.address("listen"));
+        let service = start(&["service", "--aggregator", &url(&aggregator), "--quota-store", &store], &free);
         // A controller rejects the stream of a client.
         let rejected = start(&["service", "--aggregator", &url(&controller)], &free);
         // Certificates and tokens have metrics whether or not the parent answers.
@@ -99,8 +102,13 @@ impl Fleet {
         let (certs, tokens) = (certs.to_str().unwrap(), tokens.to_str().unwrap());
         let secured = ["aggregator", "--zone", "zone-a", "--controller", "https://127.0.0.1:1"];
         let secured = start(&secured, &[&free_admin[..], &["--certs", certs, "--tokens", tokens]].concat());
-        let others =
-            vec![(rejected, "listen"), (aggregator, "admin"), (controller, "admin"), (secured, "admin")];
+        let others = vec![
+            (rejected, "listen"),
+            (aggregator, "admin"),
+            (controller, "admin"),
+            (secured, "admin"),
+            (quota, "admin"),
+        ];
         Self { service, others, _state: state }
     }
 

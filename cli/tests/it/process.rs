@@ -16,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 
 /// The time after which a test stops waiting, far beyond the duration of any step on a busy machine.
@@ -54,14 +54,18 @@ struct Lines {
 impl Process {
     /// Starts a tier and waits until it logs its addresses, which [`Self::address`] then knows by name.
     pub(crate) fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
-        let mut process = Self::spawn(args);
-        let listening = process.wait_for(|line| line["fields"]["listen"].is_string());
+        Self::spawn(args).listening()
+    }
+
+    /// Waits until it logs its addresses.
+    pub(crate) fn listening(mut self) -> Self {
+        let listening = self.wait_for(|line| line["fields"]["listen"].is_string());
         if let Some(fields) = listening["fields"].as_object() {
             let addresses =
                 fields.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.parse().ok()?)));
-            process.addresses = addresses.collect();
+            self.addresses = addresses.collect();
         }
-        process
+        self
     }
 
     /// Starts `plimsoll` without waiting for anything.
@@ -73,6 +77,11 @@ impl Process {
     pub(crate) fn spawn_program<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Self {
         let mut command = command(program, args);
         command.env("PLIMSOLL_LOG_FORMAT", "json");
+        Self::spawn_command(command)
+    }
+
+    /// Starts any program without waiting for anything.
+    pub(crate) fn spawn_command(mut command: Command) -> Self {
         let stdout = tempfile::tempfile().unwrap();
         command.stdin(Stdio::null()).stdout(stdout.try_clone().unwrap()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -154,6 +163,11 @@ impl Process {
         status
     }
 
+    /// Returns true once it has ended and all its lines are in the log.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.log.lock().closed
+    }
+
     /// Its standard output so far.
     pub(crate) fn output(&self) -> String {
         // The process writes at the position of the shared file, which must not be moved here.
@@ -169,6 +183,16 @@ impl Process {
         whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// The processes that it has started; none once it has ended, when its id may be another's.
+    pub(crate) fn children(&mut self) -> Vec<Pid> {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return Vec::new();
+        }
+        let pid = self.child.id();
+        let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    }
+
     /// Sends a signal by its name, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
@@ -179,9 +203,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // Workers, such as nginx's, outlive a parent that is killed.
+        let workers = self.children();
         // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        for worker in workers {
+            let _ = kill_process(worker, Signal::KILL);
+        }
         if thread::panicking() {
             eprintln!("{} logged:\n{}", self.command, self.log().join("\n"));
         }

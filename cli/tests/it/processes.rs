@@ -282,13 +282,19 @@ fn up_ends_cleanly_with_a_summary() {
         assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));
         serde_json::from_slice(&ended.stdout).unwrap()
     };
-    let mut summary = summary_after("4s");
-    // A busy machine may need longer until the controller knows the rates.
-    let acme = &summary["buckets"]["checkout"]["tenants"]["enterprise_acme"];
-    let is_known = acme["offered_rps"].as_f64() > Some(0.0);
-    if !is_known {
+    let reasons = |summary: &serde_json::Value, bucket: &str| -> Vec<String> {
+        serde_json::from_value(summary["buckets"][bucket]["tenants"]["enterprise_acme"]["reasons"].clone())
+            .unwrap()
+    };
+    let mut summary = summary_after("12s");
+    // A busy machine may need longer until the controller knows the rates, and until a tenant has used its quota.
+    let is_known =
+        |summary| [reasons(summary, "checkout"), reasons(summary, "reports")].iter().all(|it| !it.is_empty());
+    if !is_known(&summary) {
         summary = summary_after("40s");
     }
+    assert_eq!(reasons(&summary, "checkout"), ["cluster_overload"]);
+    assert_eq!(reasons(&summary, "reports"), ["tenant_quota_exceeded"]);
     let checkout = &summary["buckets"]["checkout"];
     assert_eq!((&checkout["limit_rps"], &checkout["mode"]), (&1000.0.into(), &"enforce".into()));
     assert!(checkout["offered_rps"].as_f64() >= checkout["admitted_rps"].as_f64());

@@ -16,11 +16,11 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("tls", &["core", "host"]),
     ("proto", &["core", "tls"]),
     ("admin", &["core", "host", "proto", "tls"]),
-    ("quota", &["core", "admin"]),
+    ("quota", &["core", "host", "proto", "admin", "tls"]),
     ("client", &["core", "host", "proto", "tls"]),
-    ("aggregator", &["core", "proto", "admin", "tls"]),
+    ("aggregator", &["core", "host", "proto", "admin", "tls"]),
     ("controller", &["core", "host", "proto", "policy", "admin", "tls"]),
-    ("sidecar", &["client", "core", "proto", "admin", "policy"]),
+    ("sidecar", &["client", "core", "host", "proto", "admin", "policy", "tls"]),
     ("simulator", &["core", "host", "policy", "client", "aggregator", "controller"]),
 ];
 /// The crates that import everything.
@@ -28,8 +28,8 @@ const TOPS: [&str; 3] = ["cli", "bench", "fuzz"];
 /// Dependencies that would bring a clock, a socket, entropy or the wire into pure crates.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// Dependencies that a service with an embedded limiter must not build.
-const NOT_IN_CLIENT: [&str; 8] =
-    ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy", "rustls", "ring", "x509"];
+const NOT_IN_CLIENT: [&str; 9] =
+    ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy", "redis", "rustls", "ring", "x509"];
 /// Dependencies that no crate may have. The tables of `icu_normalizer` are slow to build, and come back with an update of
 /// `idna_adapter`: `cargo update -p idna_adapter --precise 1.1.0` chooses smaller ones with the same answers.
 const NOWHERE: [&str; 2] = ["icu_normalizer", "redb"];

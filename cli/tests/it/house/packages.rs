@@ -16,8 +16,13 @@ const EMBEDDED: &str = "client";
 const WORDS_MAX: usize = 5;
 /// Files that every package has: cargo writes the first two, people read the others.
 const ALWAYS: [&str; 4] = ["Cargo.lock", "Cargo.toml", "LICENSE", "README.md"];
-/// Files beside the sources that a package needs, by folder: the code of the wire is made from this one.
-const BESIDE: [(&str, &str); 1] = [("proto", "proto/plimsoll/exchange/v1/exchange.proto")];
+/// Files beside the sources that a package needs, by folder: the code of the wire is made from the first, and the others
+/// are sent to Redis.
+const BESIDE: [(&str, &str); 3] = [
+    ("proto", "proto/plimsoll/exchange/v1/exchange.proto"),
+    ("client", "src/limiter/quota/store/give.lua"),
+    ("client", "src/limiter/quota/store/take.lua"),
+];
 
 /// The packages of the workspace that a service builds, with all features of the client.
 fn packed() -> Vec<&'static Package> {
@@ -75,11 +80,18 @@ fn package_contains_every_file_that_its_build_reads() {
         assert!(tests.is_empty(), "the package of {name} has tests that need the workspace: {tests:?}");
         for source in rust_files(&base.join("src")) {
             let text = std::fs::read_to_string(&source).unwrap();
-            for included in ["include_str!", "include_bytes!"] {
-                assert!(!text.contains(included), "{} reads a file: list it here", source.display());
+            for file in included(&text).map(|file| source.with_file_name(file)) {
+                let file = relative(&file.canonicalize().unwrap());
+                assert!(needed.contains(&file), "{} reads {file}: list it here", source.display());
             }
         }
     }
+}
+
+/// Returns the files that a source includes.
+fn included(text: &str) -> impl Iterator<Item = &str> {
+    let calls = ["include_str!", "include_bytes!"].into_iter().flat_map(|call| text.split(call).skip(1));
+    calls.map(|call| call.split('"').nth(1).unwrap())
 }
 
 #[test]

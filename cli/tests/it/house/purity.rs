@@ -4,7 +4,7 @@
 use super::source::{SourceFile, source_files};
 
 /// The pure files and folders below the `src` of each crate. An empty list stands for the whole crate.
-const PURE: [(&str, &[&str]); 7] = [
+const PURE: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("policy", &[]),
     ("simulator", &[]),
@@ -21,6 +21,8 @@ const PURE: [(&str, &[&str]); 7] = [
             "hot/thread_counters",
             "hot/thread_slots",
             "interner",
+            "limiter/quota/book",
+            "limiter/quota/calls/breaker",
             "limiter/shard",
             "limiter/waiting/pace",
             "limiter/waiting/queues",
@@ -56,6 +58,37 @@ const PURE: [(&str, &[&str]); 7] = [
         ],
     ),
     ("cli", &["cmd/service/capacity", "load/schedule"]),
+    (
+        "quota",
+        &[
+            "admin/api",
+            "admin/key_text",
+            "engine/apply",
+            "engine/shard",
+            "engine/take",
+            "operation",
+            "resp/commands",
+            "resp/input",
+            "resp/reply",
+            "store/row",
+        ],
+    ),
+    (
+        "sidecar",
+        &[
+            "http/json",
+            "http/openapi",
+            "limits",
+            "rls/counters",
+            "rls/grpc",
+            "rls/input",
+            "rules/bounds",
+            "rules/http",
+            "rules/read",
+            "rules/spec",
+            "rules/tree",
+        ],
+    ),
 ];
 /// The ways to read a clock or a source of entropy.
 const AMBIENT: [&str; 5] = ["Instant::now", "SystemTime", "getrandom", "rand::rng(", "thread_rng"];
