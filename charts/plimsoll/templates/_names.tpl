@@ -14,6 +14,10 @@ because up to 22 letters of a zone follow and a name has at most 63. */}}
 {{- include "plimsoll.name" . }}-controller
 {{- end }}
 
+{{- define "plimsoll.quota" -}}
+{{- include "plimsoll.name" . }}-quota
+{{- end }}
+
 {{/* The name of a zone as Kubernetes allows it in names of objects. */}}
 {{- define "plimsoll.zone" -}}
 {{- regexReplaceAll "[^a-z0-9]+" (lower .) "-" | trunc 22 | trimPrefix "-" | trimSuffix "-" -}}

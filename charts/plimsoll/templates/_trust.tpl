@@ -13,7 +13,7 @@
 {{- else if .root.Values.certManager.issuerRef.name -}}
 {{- printf "%s-tls" .name -}}
 {{- else -}}
-{{- fail (printf "%s has no certificate. Choose one of three: certManager.issuerRef.name, and cert-manager issues all certificates; controller.certificates.secret and certificates.secret of every zone, which name existing Secrets with tls.crt, tls.key and ca.crt; or, for a trial alone, insecure: true, which is plaintext without authentication" .name) -}}
+{{- fail (printf "%s has no certificate. Choose one of three: certManager.issuerRef.name, and cert-manager issues all certificates; controller.certificates.secret and certificates.secret of every zone, and quota.certificates.secret with quota.enabled, which name existing Secrets with tls.crt, tls.key and ca.crt; or, for a trial alone, insecure: true, which is plaintext without authentication" .name) -}}
 {{- end -}}
 {{- end }}
 
@@ -86,8 +86,8 @@ spec:
   usages: [digital signature, server auth, client auth]
   uris:
     - spiffe://{{ required "trustDomain: set the trust domain of the identities, such as plimsoll.example.org" $.root.Values.trustDomain }}/plimsoll/{{ $.path }}
-  # Plimsoll compares the identity above and no host name. Prometheus and curl compare these; the last one is common to
-  # all processes, for `server_name` of a scrape by pod address.
+  # Plimsoll compares the identity above and no host name, but for clients of the quota server. Those, Prometheus and curl
+  # compare these; the last one is common to all processes, for `server_name` of a scrape by pod address.
   dnsNames:
     - {{ $.name }}
     - {{ $.name }}.{{ $.root.Release.Namespace }}
