@@ -207,7 +207,7 @@ fn direct(zone: &mut Zone, space: usize) {
         BucketDirective {
             bucket: key(bucket * TENANTS_PER_BUCKET).bucket,
             whole: true,
-            terms,
+            terms: terms.clone(),
             keys: tenants.into_iter().map(|tenant| KeyDirective { tenant, values }).collect(),
         }
     });

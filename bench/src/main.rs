@@ -3,6 +3,9 @@
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 #[path = "../tests/it/books.rs"]
 mod books;
+#[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
+#[path = "../../cli/tests/it/quota/crashes.rs"]
+mod crashes;
 mod figures;
 #[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/fleet.rs"]
@@ -10,11 +13,18 @@ mod fleet;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 mod fuzz;
 mod measure;
+#[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
+#[path = "../../cli/tests/it/sidecar/mixed_fleet.rs"]
+mod mixed_fleet;
 #[allow(dead_code, clippy::unwrap_used, clippy::panic)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/process.rs"]
 mod process;
+#[allow(clippy::unwrap_used, clippy::panic)] // a measurement that fails stops the program
+mod quota;
 #[path = "../../cli/src/shutdown.rs"]
 mod shutdown;
+#[allow(clippy::unwrap_used)] // a measurement that fails stops the program
+mod sidecar;
 mod streams;
 
 use std::process::ExitCode;
@@ -33,6 +43,8 @@ struct Bench {
 enum Command {
     /// Measure on real processes and print each figure beside its bar
     Measure(measure::Args),
+    /// Serve a rate limit service and HTTP routes that do nothing, to compare a sidecar with
+    Nothing(sidecar::nothing::Args),
     /// Open client streams to aggregators and time how fast a limit reaches the clients
     Streams(streams::Args),
 }
@@ -40,6 +52,7 @@ enum Command {
 fn main() -> ExitCode {
     match Bench::parse().command {
         Command::Measure(args) => measure::run(&args),
+        Command::Nothing(args) => sidecar::nothing::main(args),
         Command::Streams(args) => streams::main(args),
     }
 }

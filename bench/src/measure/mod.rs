@@ -14,6 +14,8 @@ mod shadow;
 mod step;
 mod streams;
 
+pub(crate) use streams::median;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -21,7 +23,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::{FUZZ, HEADROOM, Report, TLS};
+use report::{FUZZ, HEADROOM, QUOTA, Report, SIDECAR, TLS};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -33,7 +35,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; headroom, fuzz and tls alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; headroom, fuzz, tls, sidecar and quota alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
 }
@@ -41,7 +43,7 @@ pub(crate) struct Args {
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 14] = [
+const PARTS: [(&str, Measure); 16] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -56,6 +58,8 @@ const PARTS: [(&str, Measure); 14] = [
     ("starved", streams::starved::measure),
     ("storm", streams::storm::measure),
     (TLS, streams::tls::measure),
+    (SIDECAR, crate::sidecar::measure),
+    (QUOTA, crate::quota::measure),
 ];
 
 /// Measures the parts. Fails if a figure misses its bar.
@@ -76,7 +80,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 /// The root of the workspace.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 

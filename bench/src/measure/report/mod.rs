@@ -17,8 +17,15 @@ const COMPARISONS: &str = "\n## Before and after";
 pub(super) const HEADROOM: &str = "headroom";
 pub(super) const FUZZ: &str = "fuzz";
 pub(super) const TLS: &str = "tls";
-const SECTIONS: [(&str, &str); 3] =
-    [(HEADROOM, include_str!("headroom.md")), (FUZZ, include_str!("fuzz.md")), (TLS, include_str!("tls.md"))];
+pub(super) const SIDECAR: &str = "sidecar";
+pub(super) const QUOTA: &str = "quota";
+const SECTIONS: [(&str, &str); 5] = [
+    (HEADROOM, include_str!("headroom.md")),
+    (FUZZ, include_str!("fuzz.md")),
+    (TLS, include_str!("tls.md")),
+    (SIDECAR, include_str!("sidecar.md")),
+    (QUOTA, include_str!("quota.md")),
+];
 
 /// All figures of a run.
 pub(crate) struct Report {
