@@ -3,6 +3,8 @@
 
 mod files;
 mod hostile;
+mod quota;
+mod sidecar;
 mod texts;
 mod tiers;
 mod trust;
@@ -25,7 +27,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 23] = [
     Target { name: "report", run: wire::report, dictionary: Dictionary::Report, seeds: wire::report_seeds },
     Target { name: "parts", run: wire::parts, dictionary: Dictionary::Reports, seeds: wire::parts_seeds },
     Target {
@@ -65,6 +67,19 @@ pub const TARGETS: [Target; 20] = [
         seeds: trust::certificate_files_seeds,
     },
     Target { name: "identity", run: trust::identity, dictionary: Dictionary::Trust, seeds: Vec::new },
+    Target {
+        name: "sidecar_rules",
+        run: sidecar::rules,
+        dictionary: Dictionary::Rules,
+        seeds: sidecar::rules_seeds,
+    },
+    Target {
+        name: "descriptor",
+        run: sidecar::descriptor,
+        dictionary: Dictionary::Descriptor,
+        seeds: Vec::new,
+    },
+    Target { name: "resp", run: quota::resp, dictionary: Dictionary::Resp, seeds: Vec::new },
     Target { name: "tokens", run: trust::tokens, dictionary: Dictionary::Trust, seeds: Vec::new },
 ];
 
