@@ -23,7 +23,10 @@ class Check {
     }
 
     public static void main(String[] args) throws InterruptedException { // java Check.java PORT BUCKET TENANT
-        var isAllowed = isAllowed("http://127.0.0.1:" + args[0], args[1], args[2]);
+        var isAllowed = true;
+        for (var asked = 0; asked < 10; asked++) { // the first requests load classes, which may take more than 50 ms
+            isAllowed = isAllowed("http://127.0.0.1:" + args[0], args[1], args[2]);
+        }
         System.out.println(isAllowed ? "allowed" : "refused");
     }
 }
