@@ -25,6 +25,10 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// The longest synchronisation of which half is spent between two commits.
 const SYNC_MAX: Duration = Duration::from_millis(1);
 
+/// The debits of a commit from which the processor is short rather than the disk, so that fewer commits save more. With fewer
+/// debits half of the callers are answered while the others wait for the disk.
+const LARGE_COMMIT: usize = 64;
+
 /// The state of the committer.
 #[derive(Debug, Default)]
 pub(super) struct Committer {
@@ -34,9 +38,9 @@ pub(super) struct Committer {
     ends: Vec<usize>,
     /// The time that commits took, the longest of late.
     took: Duration,
-    /// The end of the last commit, and the time that its synchronisation took.
+    /// The end of the last commit, and the time until the next one under `always`.
     ended: Option<Instant>,
-    sync: Duration,
+    rest: Duration,
     /// The time of the last attempt to open the store again.
     reopened: Option<Instant>,
 }
@@ -61,9 +65,8 @@ impl Committer {
         }
         match shared.durability {
             Durability::Always => {
-                // Callers that the last commit has answered come back, and share the next one.
                 let since = self.ended.map_or(Duration::MAX, |ended| ended.elapsed());
-                shared.progress.unsaved().map(|_| (self.sync / 2).saturating_sub(since))
+                shared.progress.unsaved().map(|_| self.rest.saturating_sub(since))
             }
             Durability::Interval(interval) => {
                 // Late enough to save many debits of a bucket at once, and early enough to end in time.
@@ -80,7 +83,9 @@ impl Committer {
         match caught(|| self.save(shared, number, began)) {
             Ok(Some(committed)) => {
                 let took = began.elapsed();
-                self.sync = committed.sync.min(SYNC_MAX);
+                // Callers that this commit answers come back, and share the next one.
+                let is_large = self.rows.len() >= LARGE_COMMIT;
+                self.rest = if is_large { committed.sync.min(SYNC_MAX) / 2 } else { Duration::ZERO };
                 self.ended = Some(Instant::now());
                 self.took = took.max(self.took * 9 / 10);
                 // Callers that are answered see the commit counted.
