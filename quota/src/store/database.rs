@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_host::panics::stopped_at_panic;
+
 use super::directory::Directory;
 use super::error::{OpenError, StoreError};
 use super::opened::Opened;
-use super::panics::stopped_at_panic;
 use super::row::{Kind, Row, RowKey};
 use super::{Committed, Rows, Store, journals, versions};
 
@@ -95,7 +96,7 @@ impl DatabaseStore {
         versions::check(path)?;
         let damaged = |reason| OpenError::Damaged { path: path.to_owned(), reason };
         let (folder, clock, sizes) = (path.to_owned(), self.clock.clone(), self.sizes);
-        let opened = stopped_at_panic(move || {
+        let opened = stopped_at_panic("quota-open", move || {
             // Inherited by the threads of the database, whose work operations interrupt. Without it nothing else changes.
             let _ = rustix::process::nice(NICE);
             Opened::open(&folder, clock, sizes, journaled)

@@ -1,6 +1,7 @@
 //! The errors of the store.
 
 use std::io::{self, ErrorKind};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
 /// The reason why an engine cannot start.
@@ -127,6 +128,12 @@ fn is_temporary(error: &io::Error) -> bool {
             | ErrorKind::ReadOnlyFilesystem
             | ErrorKind::StorageFull
     )
+}
+
+/// Runs `f` on a database that is open, and returns its panic as an error: the thread goes on.
+pub(crate) fn caught<T>(f: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    panic::catch_unwind(AssertUnwindSafe(f))
+        .unwrap_or_else(|_| Err(StoreError::Failed("the database panicked; a file is damaged".to_owned())))
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ mod expiry;
 mod journals;
 mod log;
 mod opened;
-mod panics;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -19,8 +18,7 @@ mod versions;
 
 pub(crate) use database::{DatabaseStore, Sizes};
 pub use error::OpenError;
-pub(crate) use error::StoreError;
-pub(crate) use panics::caught;
+pub(crate) use error::{StoreError, caught};
 pub(crate) use row::{Kind, Row, RowKey, State};
 
 use std::time::Duration;

@@ -6,7 +6,6 @@
 //! the summaries follow from them.
 
 mod error;
-mod panics;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -23,11 +22,11 @@ use std::time::Duration;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
+use plimsoll_host::panics::stopped_at_panic;
 use plimsoll_policy::learning::{Closed, MINUTES_PER_DAY, Minute};
 
 use crate::history::MinuteSamples;
 use error::Fault;
-use panics::stopped_at_panic;
 
 /// The largest number of minutes on disk: 8 days without a gap, so that a week can be exported.
 pub(crate) const MINUTES_MAX: usize = 8 * MINUTES_PER_DAY;
@@ -116,7 +115,7 @@ impl HistoryStore {
         }
         let load = || {
             let path = path.to_owned();
-            let loaded = stopped_at_panic(move || Self::load_from(&path));
+            let loaded = stopped_at_panic("history", move || Self::load_from(&path));
             let loaded = loaded.map_err(|error| Fault::Unavailable(error.to_string()))?;
             loaded.unwrap_or_else(|panic| Err(Fault::Unreadable(format!("reading it failed: {panic}"))))
         };

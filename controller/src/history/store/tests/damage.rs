@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::*;
-use crate::history::store::panics::alone;
+use plimsoll_host::panics::alone;
 
 /// Copies a folder with everything in it.
 fn copy(from: &Path, to: &Path) {
@@ -54,7 +54,8 @@ fn damaged_copies_are_opened_or_put_aside() {
         module_path!(),
         "damaged_copies_are_opened_or_put_aside",
         check_damaged_copies_are_opened_or_put_aside,
-    );
+    )
+    .unwrap();
 }
 
 fn check_damaged_copies_are_opened_or_put_aside() {
@@ -102,7 +103,8 @@ fn something_else_in_the_place_of_the_files_blocks_nothing() {
         module_path!(),
         "something_else_in_the_place_of_the_files_blocks_nothing",
         check_something_else_in_the_place_of_the_files_blocks_nothing,
-    );
+    )
+    .unwrap();
 }
 
 fn check_something_else_in_the_place_of_the_files_blocks_nothing() {
@@ -132,7 +134,8 @@ fn files_that_are_read_as_a_whole_take_no_memory_whatever_their_size() {
         module_path!(),
         "files_that_are_read_as_a_whole_take_no_memory_whatever_their_size",
         check_files_that_are_read_as_a_whole_take_no_memory_whatever_their_size,
-    );
+    )
+    .unwrap();
 }
 
 fn check_files_that_are_read_as_a_whole_take_no_memory_whatever_their_size() {

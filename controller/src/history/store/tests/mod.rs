@@ -7,8 +7,8 @@ use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use super::*;
-use crate::history::store::panics::alone;
 use plimsoll_core::quantity::Rate;
+use plimsoll_host::panics::alone;
 use plimsoll_policy::learning::{Baseline, Day, Sample};
 
 fn bucket(name: &str) -> Bucket {
@@ -102,7 +102,8 @@ fn minutes_are_merged_and_the_oldest_are_deleted() {
 
 #[test]
 fn history_opens_whatever_is_damaged() {
-    alone(module_path!(), "history_opens_whatever_is_damaged", check_history_opens_whatever_is_damaged);
+    alone(module_path!(), "history_opens_whatever_is_damaged", check_history_opens_whatever_is_damaged)
+        .unwrap();
 }
 
 fn check_history_opens_whatever_is_damaged() {

@@ -1,4 +1,4 @@
-//! Stops a thread where it panics. The database panics on some damaged files, and then again while it unwinds with its
+//! Stops a thread where it panics. A database panics on some damaged files, and then again while it unwinds with its
 //! locks poisoned, which would abort the process: such a panic cannot be caught, so it must not unwind.
 
 use std::cell::RefCell;
@@ -15,12 +15,14 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `f` in another thread and returns its value, or the message with which it panicked. A thread that panics is
-/// never continued: what it owns stays in memory and open.
+/// Runs `f` in a thread of this name and returns its value, or the message with which it panicked. A thread that panics is
+/// never continued: what it owns stays in memory and open. Replaces the panic hook of the process once; other threads panic as
+/// before.
 ///
 /// # Errors
 /// When no thread can be started.
-pub(super) fn stopped_at_panic<T: Send + 'static>(
+pub fn stopped_at_panic<T: Send + 'static>(
+    name: &str,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<Result<T, String>> {
     HOOK.call_once(|| {
@@ -35,7 +37,7 @@ pub(super) fn stopped_at_panic<T: Send + 'static>(
     });
     let (stopped, message) = mpsc::channel();
     let (sender, value) = mpsc::channel();
-    thread::Builder::new().name("history".to_owned()).spawn(move || {
+    thread::Builder::new().name(name.to_owned()).spawn(move || {
         STOPPED.set(Some(stopped));
         let value = f();
         // Before the value: its receiver waits for the end of either channel.
@@ -51,17 +53,24 @@ pub(super) fn stopped_at_panic<T: Send + 'static>(
 
 /// Runs a test in a process of its own. A stopped thread keeps the lock of the panic hook, for which the process of
 /// all tests would wait at its end.
-#[cfg(test)]
-pub(super) fn alone(module: &str, test: &str, check: fn()) {
+///
+/// # Errors
+/// When no process can be started.
+///
+/// # Panics
+/// When the test fails.
+#[cfg(any(test, feature = "testing"))]
+pub fn alone(module: &str, test: &str, check: fn()) -> io::Result<()> {
     const ALONE: &str = "PLIMSOLL_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         let failed = panic::catch_unwind(check).is_err();
         std::process::exit(i32::from(failed));
     }
-    let name = module.split_once("::").map(|(_, path)| format!("{path}::{test}")).unwrap();
-    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
-    let status = process.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").status().unwrap();
+    let name = module.split_once("::").map_or_else(|| test.to_owned(), |(_, path)| format!("{path}::{test}"));
+    let mut process = std::process::Command::new(std::env::current_exe()?);
+    let status = process.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").status()?;
     assert!(status.success(), "{name}: {status}");
+    Ok(())
 }
 
 #[cfg(test)]
@@ -83,12 +92,13 @@ mod tests {
             module_path!(),
             "value_is_returned_and_a_panic_does_not_unwind",
             check_value_is_returned_and_a_panic_does_not_unwind,
-        );
+        )
+        .unwrap();
     }
 
     fn check_value_is_returned_and_a_panic_does_not_unwind() {
-        assert_eq!(stopped_at_panic(|| 7).unwrap(), Ok(7));
-        let panicked = stopped_at_panic(|| {
+        assert_eq!(stopped_at_panic("test", || 7).unwrap(), Ok(7));
+        let panicked = stopped_at_panic("test", || {
             let _twice = Twice;
             if STOPPED.with_borrow(Option::is_some) {
                 panic!("damaged\nfiles");
