@@ -7,7 +7,33 @@ use prost::encoding::encoded_len_varint;
 
 use crate::convert::DecodeError;
 use crate::convert::scalars::check_column;
-use crate::wire;
+use crate::wire::{self, Columns as WireColumns};
+
+/// Returns the fields of counts or of columns in one order.
+macro_rules! in_order {
+    ($type:ident, $from:expr) => {{
+        let $type {
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        } = $from;
+        [
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        ]
+    }};
+}
 
 /// The counts sent so far on one stream, equal at both of its ends. Indexed by the stream's key ids, which
 /// are dense.
@@ -86,32 +112,9 @@ impl SentCounts {
 struct Columns<'a>([&'a [u64]; 8]);
 
 impl<'a> Columns<'a> {
-    fn new(
-        field: &'static str,
-        columns: Option<&'a wire::Columns>,
-        keys: usize,
-    ) -> Result<Self, DecodeError> {
+    fn new(field: &'static str, columns: Option<&'a WireColumns>, keys: usize) -> Result<Self, DecodeError> {
         let Some(columns) = columns else { return Ok(Self([&[]; 8])) };
-        let wire::Columns {
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        } = columns;
-        let columns: [&[u64]; 8] = [
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        ];
+        let columns: [&[u64]; 8] = in_order!(WireColumns, columns).map(Vec::as_slice);
         for column in columns.iter().filter(|column| !column.is_empty()) {
             check_column(field, column.len(), keys)?;
         }
@@ -125,27 +128,7 @@ impl<'a> Columns<'a> {
     /// Adds the deltas of the key at index `at`. Returns `None` on overflow.
     #[inline]
     fn add(&self, at: usize, to: &mut Counts) -> Option<()> {
-        let Counts {
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        } = to;
-        let counts = [
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        ];
-        for (held, column) in counts.into_iter().zip(self.0) {
+        for (held, column) in in_order!(Counts, to).into_iter().zip(self.0) {
             if let Some(delta) = column.get(at) {
                 *held = held.checked_add(*delta)?;
             }
@@ -156,50 +139,12 @@ impl<'a> Columns<'a> {
 
 /// Returns the counts in the order of the columns.
 const fn values(counts: Counts) -> [u64; 8] {
-    let Counts {
-        offered,
-        dropped,
-        guard_dropped,
-        would_dropped,
-        would_guard_dropped,
-        quota_dropped,
-        would_quota_dropped,
-        quota_repeated,
-    } = counts;
-    [
-        offered,
-        dropped,
-        guard_dropped,
-        would_dropped,
-        would_guard_dropped,
-        quota_dropped,
-        would_quota_dropped,
-        quota_repeated,
-    ]
+    in_order!(Counts, counts)
 }
 
 /// Returns the columns in the order of [`values`].
-const fn columns_mut(columns: &mut wire::Columns) -> [&mut Vec<u64>; 8] {
-    let wire::Columns {
-        offered,
-        dropped,
-        guard_dropped,
-        would_dropped,
-        would_guard_dropped,
-        quota_dropped,
-        would_quota_dropped,
-        quota_repeated,
-    } = columns;
-    [
-        offered,
-        dropped,
-        guard_dropped,
-        would_dropped,
-        would_guard_dropped,
-        quota_dropped,
-        would_quota_dropped,
-        quota_repeated,
-    ]
+const fn columns_mut(columns: &mut WireColumns) -> [&mut Vec<u64>; 8] {
+    in_order!(WireColumns, columns)
 }
 
 /// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.
@@ -209,18 +154,18 @@ pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
 }
 
 /// Appends the deltas of one key to the columns.
-pub(super) fn push(columns: &mut Option<wire::Columns>, delta: Counts) {
+pub(super) fn push(columns: &mut Option<WireColumns>, delta: Counts) {
     let columns = columns_mut(columns.get_or_insert_default());
     columns.into_iter().zip(values(delta)).for_each(|(column, delta)| column.push(delta));
 }
 
 /// Clears columns of zeros, and drops the columns if none is left.
-pub(super) fn trim_zeros(columns: &mut Option<wire::Columns>) {
+pub(super) fn trim_zeros(columns: &mut Option<WireColumns>) {
     let Some(present) = columns else { return };
     for column in columns_mut(present) {
         if column.iter().all(|delta| *delta == 0) {
             column.clear();
         }
     }
-    columns.take_if(|present| *present == wire::Columns::default());
+    columns.take_if(|present| *present == WireColumns::default());
 }
