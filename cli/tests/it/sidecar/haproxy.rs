@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::proxy::{
-    OFFERED, Patience, Setting, goes_through_all_stages, no_head_passes_undecided, passes_requests_intact,
-    policy, refusal,
+    OFFERED, Patience, Setting, assert_body_of_sidecar, goes_through_all_stages,
+    passes_requests_and_refusals, policy,
 };
 use super::{filled, tool};
 use crate::process::Process;
@@ -44,14 +44,7 @@ fn requests_and_refusals_pass_through_haproxy() {
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
     let _proxy = start(&setting, &haproxy, &format!("unix@{}", setting.socket()), Patience::Long);
-    passes_requests_intact(&setting);
-    no_head_passes_undecided(&setting, true);
-    setting.fleet.save("policy.yaml", &policy(30, "enforce"));
-    let answer = refusal(&setting);
-    assert!(
-        answer.body.contains("\"violated-policies\":[\"checkout\"]"),
-        "the sidecar's own body: {answer:?}"
-    );
+    assert_body_of_sidecar(&passes_requests_and_refusals(&setting, true));
 }
 
 #[test]

@@ -4,8 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::proxy::{
-    OFFERED, Patience, Setting, goes_through_all_stages, no_head_passes_undecided, passes_requests_intact,
-    policy, refusal,
+    OFFERED, Patience, Setting, goes_through_all_stages, passes_requests_and_refusals, policy,
 };
 use super::{filled, tool};
 use crate::process::Process;
@@ -46,10 +45,7 @@ fn requests_and_refusals_pass_through_nginx() {
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
     let _proxy = start(&setting, &nginx, &format!("unix:{}", setting.socket()), Patience::Long);
-    passes_requests_intact(&setting);
-    no_head_passes_undecided(&setting, true);
-    setting.fleet.save("policy.yaml", &policy(30, "enforce"));
-    let answer = refusal(&setting);
+    let answer = passes_requests_and_refusals(&setting, true);
     // nginx discards the checker's body, so the shipped file has one of its own.
     let own = format!(
         r#"{{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"{}"}}"#,

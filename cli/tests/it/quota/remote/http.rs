@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use super::super::process::Server;
-use super::{TENANT, fleet, operations};
+use super::{TENANT, fleet, operations, service};
 use crate::kill::{admin, text};
-use crate::process::{Process, http_get, run, until};
+use crate::process::{Process, run, until};
 use crate::turns::{IDLE, turn};
 
 const QUOTAS: [(&str, &str); 1] = [("api", "max: 3, every: 1h, lease: 1, on_store_error: deny")];
@@ -30,23 +30,8 @@ fn refusal_names_the_quota_and_a_reset_by_the_operator_ends_it() {
     let _turn = turn(IDLE);
     let store = Server::start_with(&["--listen", "127.0.0.1:0", "--admin-open-on-loopback"]);
     let fleet = fleet(&QUOTAS);
-    let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
     let url = format!("plimsoll://{}", store.address());
-    let service = [
-        "service",
-        "--zone",
-        "zone-a",
-        "--listen",
-        "127.0.0.1:0",
-        "--aggregator",
-        &aggregator,
-        "--buckets",
-        "api",
-    ];
-    let service = Process::start(&[&service[..], &["--quota-store", &url, "--quota-timeout", "5s"]].concat());
-    until("directives to bring the quota", || {
-        http_get(service.address("listen"), "/status").1.contains("of_api").then_some(())
-    });
+    let service = service(&fleet, &["--quota-store", &url, "--quota-timeout", "5s"]);
 
     for _ in 0..3 {
         assert_eq!(status(&ask(&service, TENANT)), "200");

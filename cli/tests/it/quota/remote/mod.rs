@@ -40,6 +40,17 @@ fn fleet(quotas: &[(&str, &str)]) -> Fleet {
     Fleet::without_services(&policy, TENANTS)
 }
 
+/// Starts a demo service with a bucket `api` and these arguments of its store, and waits until it has the quota.
+fn service(fleet: &Fleet, store: &[&str]) -> Process {
+    let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
+    let place = ["service", "--zone", "zone-a", "--listen", "127.0.0.1:0", "--aggregator", &aggregator];
+    let service = Process::start(&[&place[..], &["--buckets", "api"], store].concat());
+    until("directives to bring the quota", || {
+        http_get(service.address("listen"), "/status").1.contains("of_api").then_some(())
+    });
+    service
+}
+
 /// A limiter of the library, with its feed.
 struct Instance {
     limiter: Limiter,

@@ -54,26 +54,9 @@ impl Scene {
 
     /// Starts a service with this store, authority and secret.
     fn service(&self, fleet: &Fleet, store: &str, ca: &str, secret: &str) -> Process {
-        let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
         let (ca, secret) = (self.path(ca), self.path(secret));
-        let service = [
-            "service",
-            "--zone",
-            "zone-a",
-            "--listen",
-            "127.0.0.1:0",
-            "--aggregator",
-            &aggregator,
-            "--buckets",
-            "api",
-        ];
         let store = ["--quota-store", store, "--quota-ca", &ca, "--quota-password-file", &secret];
-        let timeout = ["--quota-timeout", "2s"];
-        let service = Process::start(&[&service[..], &store, &timeout].concat());
-        until("directives to bring the quota", || {
-            http_get(service.address("listen"), "/status").1.contains("of_api").then_some(())
-        });
-        service
+        super::service(fleet, &[&store[..], &["--quota-timeout", "2s"]].concat())
     }
 }
 

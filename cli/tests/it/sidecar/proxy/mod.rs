@@ -129,7 +129,7 @@ fn tenants() -> [String; 2] {
 const REQUESTS: u32 = 12;
 
 /// Asserts that requests of all kinds reach the service as their callers sent them, but for the fields of the sidecar.
-pub(super) fn passes_requests_intact(setting: &Setting) {
+fn passes_requests_intact(setting: &Setting) {
     let caller = Caller::new(setting.address);
     let spoofed: Fields<'_> = &[
         ("x-plimsoll-bucket", "spoofed-bucket"),
@@ -189,7 +189,7 @@ pub(super) fn passes_requests_intact(setting: &Setting) {
 
 /// Sends heads that the sidecar would not take, more of each than the failures after which a proxy stops asking. The
 /// sidecar decides about each request that the proxy forwards. `forwards_control_bytes`: the proxy does not refuse them.
-pub(super) fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
+fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
     const TIMES: u32 = 25;
     let decisions = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "");
     let until_decided = |before: f64, requests: u32| {
@@ -225,9 +225,22 @@ pub(super) fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes
     until_decided(before, served);
 }
 
+/// Sends requests while nothing is limited, then under a limit, and returns a refusal.
+pub(super) fn passes_requests_and_refusals(setting: &Setting, forwards_control_bytes: bool) -> Answer {
+    passes_requests_intact(setting);
+    no_head_passes_undecided(setting, forwards_control_bytes);
+    setting.fleet.save("policy.yaml", &policy(30, "enforce"));
+    refusal(setting)
+}
+
+/// Checks that the body of a refusal is the one that the sidecar wrote.
+pub(super) fn assert_body_of_sidecar(answer: &Answer) {
+    assert!(answer.body.contains("\"violated-policies\":[\"checkout\"]"), "{answer:?}");
+}
+
 /// Waits for a refusal under load, checks what all proxies pass on alike, and returns it. The caller's own fields of
 /// the sidecar name an unlimited bucket, which must not help it.
-pub(super) fn refusal(setting: &Setting) -> Answer {
+fn refusal(setting: &Setting) -> Answer {
     let [tenant, _] = tenants();
     let fields: Fields<'_> =
         &[("x-tenant", &tenant), ("x-plimsoll-bucket", "free"), ("x-plimsoll-tenant", "spoofed-tenant")];
