@@ -58,17 +58,19 @@ fn overload_and_a_tenant_at_its_own_limit_are_told_apart() {
     }
     assert_eq!(refused(&service, "watched"), None);
 
-    let (_, page) = http_get(service.address("listen"), "/metrics");
     for (bucket, enforced, reason) in [
         ("over", "true", "cluster_overload"),
         ("own", "true", "tenant_limit"),
         ("watched", "false", "cluster_overload"),
     ] {
-        let of_bucket = |line: &&str| line.contains(&format!("bucket=\"{bucket}\""));
-        let of_bucket = page.lines().filter(of_bucket).filter(|line| line.contains(enforced));
-        let of_bucket = of_bucket.collect::<Vec<_>>().join("\n");
-        let counted = metric(&of_bucket, "plimsoll_refusals_total", &format!("reason=\"{reason}\""));
-        assert!(counted > 0.0, "{bucket}: {of_bucket}");
+        let labels = [format!("bucket=\"{bucket}\""), format!("enforced=\"{enforced}\"")];
+        until(&format!("refusals of {bucket} for {reason} to be counted"), || {
+            let (_, page) = http_get(service.address("listen"), "/metrics");
+            let lines = page.lines().filter(|line| labels.iter().all(|label| line.contains(label)));
+            let lines = lines.collect::<Vec<_>>().join("\n");
+            let counted = metric(&lines, "plimsoll_refusals_total", &format!("reason=\"{reason}\""));
+            (counted > 0.0).then_some(())
+        });
     }
 
     let admin = format!("http://{}", controller.address("admin"));
