@@ -1,5 +1,9 @@
-//! The ports of a tier as metrics: connections that are pending, refused or given up, and a lack of descriptors.
+//! The ports of a tier: the name of a process by its port, and metrics of connections that are pending, refused or given up, and
+//! of a lack of descriptors.
 
+use std::net::SocketAddr;
+
+use plimsoll_core::names::Name;
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::{Connections, Counts};
 
@@ -7,6 +11,13 @@ use crate::metrics_page::{Page, flag, plain};
 
 /// The most connections of an admin port; one address has half of them at most.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
+
+/// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is `localhost`.
+#[must_use]
+pub fn host_and_port(listen: SocketAddr) -> String {
+    let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
+    format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
+}
 
 /// The connections of both ports of a tier. Clones share the counts.
 #[derive(Clone, Debug)]

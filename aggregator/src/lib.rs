@@ -19,9 +19,7 @@ pub mod zone;
 pub use admin::status;
 pub use args::{ADMIN_PORT, Args, Error, PORT, TENANTS_PER_BUCKET_MAX};
 
-use std::net::SocketAddr;
-
-use plimsoll_admin::ports::Ports;
+use plimsoll_admin::ports::{Ports, host_and_port};
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::{other_controllers, server};
 use plimsoll_core::exchange::PeerRole;
@@ -156,11 +154,6 @@ fn named<N>(
     new: impl FnOnce(&str) -> Result<N, InvalidName>,
 ) -> Result<N, Error> {
     new(name).map_err(|source| Error::Name { flag, name: name.to_owned(), source })
-}
-
-fn host_and_port(listen: SocketAddr) -> String {
-    let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
-    format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
 }
 
 /// Advances the zone once every period of the fast loop, and feeds it the load of the process.

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use plimsoll_admin::ports::host_and_port;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server;
 use plimsoll_client::{Feed, FeedHandle, Flushed, Limiter};
@@ -204,9 +205,4 @@ fn named<N>(
     new: impl FnOnce(&str) -> Result<N, InvalidName>,
 ) -> Result<N, Error> {
     new(name).map_err(|source| Error::Name { flag, name: name.to_owned(), source })
-}
-
-fn host_and_port(listen: SocketAddr) -> String {
-    let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
-    format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
 }
