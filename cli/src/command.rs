@@ -133,12 +133,7 @@ where
     E: Into<anyhow::Error>,
 {
     raise_descriptors();
-    let done = shutdown::runtime().and_then(|runtime| {
-        let done = runtime.block_on(async { run(shutdown::on_signal()?).await.map_err(Into::into) });
-        shutdown::end(runtime);
-        done
-    });
-    done.map_or_else(failed, |()| ExitCode::SUCCESS)
+    shutdown::run_until_signal(run).map_or_else(failed, |()| ExitCode::SUCCESS)
 }
 
 /// Raises the limit of descriptors, because each connection takes one.

@@ -18,9 +18,20 @@ pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
 }
 
-/// Ends a runtime. A thread that waits for a disk that hangs is left behind.
-pub(crate) fn end(runtime: Runtime) {
+/// Runs a command on a runtime of its own, with a token that the first signal cancels. A thread that waits for a disk that
+/// hangs is left behind.
+///
+/// # Errors
+/// The runtime cannot be started, a signal cannot be listened to, or the command fails.
+pub(crate) fn run_until_signal<F, E>(run: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = Result<(), E>>,
+    E: Into<anyhow::Error>,
+{
+    let runtime = runtime()?;
+    let done = runtime.block_on(async { run(on_signal()?).await.map_err(Into::into) });
     runtime.shutdown_timeout(LAST_WRITES_MAX);
+    done
 }
 
 /// Returns a token that the first signal cancels. The second signal exits with the code that shells use for
@@ -28,7 +39,7 @@ pub(crate) fn end(runtime: Runtime) {
 ///
 /// # Errors
 /// A signal cannot be listened to.
-pub(crate) fn on_signal() -> anyhow::Result<CancellationToken> {
+fn on_signal() -> anyhow::Result<CancellationToken> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen to SIGINT")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
     // A file that outgrows its limit is an error of the write, and must not end the process.

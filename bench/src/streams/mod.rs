@@ -63,12 +63,7 @@ struct Line {
 /// Runs the command to its end.
 pub(crate) fn main(args: Args) -> ExitCode {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
-    let done = shutdown::runtime().and_then(|runtime| {
-        let done = runtime.block_on(async { run(args, shutdown::on_signal()?).await });
-        shutdown::end(runtime);
-        done
-    });
-    match done {
+    match shutdown::run_until_signal(|shutdown| run(args, shutdown)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
