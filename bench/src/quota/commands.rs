@@ -14,13 +14,13 @@ const EVERY_S: u64 = 3_600;
 #[derive(Debug)]
 pub(super) struct Commands {
     bytes: Vec<u8>,
-    /// Where each batch begins, and the end of the last.
+    /// The beginning of each batch, and the end of the last.
     starts: Vec<usize>,
     /// The commands of a batch.
     pipeline: usize,
 }
 
-/// How a server is asked for one token.
+/// The way to ask a server for one token.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     /// `RL.REDUCE` of a quota server.

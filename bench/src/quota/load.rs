@@ -41,7 +41,7 @@ pub(super) struct Replies {
     pub(super) errors: u64,
 }
 
-/// What one connection counts.
+/// The counts of one connection.
 struct Counted {
     replies: u64,
     errors: u64,
@@ -147,7 +147,7 @@ struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     errors: u64,
-    /// Whether the next byte begins a reply.
+    /// True if the next byte begins a reply.
     is_first: bool,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Redis {
     _directory: TempDir,
 }
 
-/// What a Redis writes to disk.
+/// The writes of a Redis to disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Persistence {
     Nothing,

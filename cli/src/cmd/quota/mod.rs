@@ -10,7 +10,7 @@ use self::operator::QuotaCommand;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct QuotaArgs {
-    /// What to ask a quota server; without it, one runs.
+    /// The command to a quota server; without it, one runs.
     #[command(subcommand)]
     pub(crate) command: Option<QuotaCommand>,
     /// The arguments of the server.
