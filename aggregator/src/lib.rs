@@ -11,6 +11,7 @@ mod downstream;
 mod fast_loop;
 mod key_counts;
 pub mod schedule;
+mod tails;
 mod uplink;
 mod upstream;
 mod warmup;

@@ -14,11 +14,14 @@ use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 /// The most keys in one piece of a bucket. A key takes at most 221 bytes, with the longest name and every
 /// value in its longest form, so that a piece and a head fit into a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
-/// The most bytes of a head without kill generations of buckets and grants: thirteen fields of at most 12 bytes, and two
+/// The most bytes of a head without the entries of its lists: thirteen fields of at most 12 bytes, the frames of two packed
+/// lists, and two
 /// instance ids with 19.
-const HEAD_BYTES_MAX: usize = 194;
+const HEAD_BYTES_MAX: usize = 204;
 /// The bytes that frame the kill generation of a bucket, or a grant: a tag and a length.
 const ENTRY_FRAME_BYTES: usize = 4;
+/// The most bytes of a standing: the gap between two ids, and a code.
+const STANDING_BYTES_MAX: usize = 5 + 2;
 /// The tag of the field `buckets`.
 const BUCKETS_TAG: u32 = 9;
 
@@ -62,13 +65,15 @@ impl Iterator for Parts {
             return None;
         }
         let mut part = Part { head: encode_head(&self.message.head), chunks: Vec::new() };
-        // Kill generations and grants are in the first part only.
+        // Kill generations, grants and standings are in the first part only.
         self.message.head.kills.clear();
         self.message.head.grants.clear();
+        self.message.head.standings.clear();
         let kills: usize = part.head.kills.iter().map(|kill| kill.encoded_len() + ENTRY_FRAME_BYTES).sum();
         let grants: usize =
             part.head.grants.iter().map(|grant| grant.encoded_len() + ENTRY_FRAME_BYTES).sum();
-        let (mut bytes, mut keys) = (HEAD_BYTES_MAX + kills + grants, 0);
+        let standings = part.head.standings.len() * STANDING_BYTES_MAX;
+        let (mut bytes, mut keys) = (HEAD_BYTES_MAX + kills + grants + standings, 0);
         let chunks = self.message.updates().flat_map(|bucket| {
             let chunks = bucket.encoded(encode_bucket);
             chunks.iter().enumerate().map(move |(at, chunk)| (bucket, at, chunk))
@@ -84,7 +89,7 @@ impl Iterator for Parts {
             part.chunks.push((Arc::clone(bucket), at));
         }
         debug_assert!(
-            !part.head.more || !part.chunks.is_empty() || kills + grants > 0,
+            !part.head.more || !part.chunks.is_empty() || kills + grants + standings > 0,
             "a chunk fits into no part"
         );
         self.next_chunk += part.chunks.len();

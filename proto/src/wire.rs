@@ -65,9 +65,12 @@ pub struct Report {
     /// Outcomes by which rollout gates judge: increase since the last report that carried evidence.
     #[prost(message, repeated, tag = "60")]
     pub evidence: ::prost::alloc::vec::Vec<Evidence>,
-    /// From an aggregator, in a greeting: the tenants that the directives it holds call established.
+    /// From a client, in a greeting: the unlisted names that it holds as established.
     #[prost(message, repeated, tag = "61")]
     pub established: ::prost::alloc::vec::Vec<TenantName>,
+    /// From an aggregator: demand of the unlisted names of each bucket in which some of them are cut.
+    #[prost(message, repeated, tag = "57")]
+    pub tails: ::prost::alloc::vec::Vec<Tail>,
     /// Kill generations of single buckets: in a greeting all that the child holds, later those that changed.
     #[prost(message, repeated, tag = "40")]
     pub kills: ::prost::alloc::vec::Vec<BucketKill>,
@@ -238,6 +241,36 @@ pub struct Columns {
     #[prost(uint64, repeated, tag = "8")]
     pub quota_repeated: ::prost::alloc::vec::Vec<u64>,
 }
+/// Demand of the names of one bucket that the policy does not list, in one zone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tail {
+    #[prost(string, tag = "1")]
+    pub bucket: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub established: ::core::option::Option<Demand>,
+    /// Names seen only lately, and requests without a name.
+    #[prost(message, optional, tag = "3")]
+    pub new: ::core::option::Option<Demand>,
+    /// Number of established names.
+    #[prost(uint32, tag = "4")]
+    pub names: u32,
+}
+/// Traffic of names, in thousandths of a request per second.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Demand {
+    /// Traffic of the names whose own counts tell their rate. Bin i, from 0 to 169, is of the rate 0.05 * 1.1^i requests
+    /// per second. Non-empty bins, ascending; each is encoded as the number of bins skipped since the one before it, the
+    /// first as the number of bins below it. milli_rps has the traffic of each.
+    #[prost(uint32, repeated, tag = "1")]
+    pub bin_gaps: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint64, repeated, tag = "2")]
+    pub milli_rps: ::prost::alloc::vec::Vec<u64>,
+    /// Traffic of the others, and the mean rate of one of them in millionths of a request per second.
+    #[prost(uint64, tag = "3")]
+    pub uncounted_milli_rps: u64,
+    #[prost(uint64, tag = "4")]
+    pub mean_micro_rps: u64,
+}
 /// An aggregator's part of a limit while the controller is silent.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hold {
@@ -381,6 +414,13 @@ pub struct Directives {
     /// To a client that has just subscribed to a bucket: tokens that it is granted once.
     #[prost(message, repeated, tag = "43")]
     pub grants: ::prost::alloc::vec::Vec<Grant>,
+    /// To a client: ids, as it defined them, of unlisted names whose standing differs from the one sent before, ascending.
+    /// Each is encoded as the number of ids skipped since the one before it. standings has the standing of each: twice the
+    /// number of the bin of its rate plus one (0 while its counts are too few to tell), plus one for an established name.
+    #[prost(uint32, repeated, tag = "44")]
+    pub standing_id_gaps: ::prost::alloc::vec::Vec<u32>,
+    #[prost(uint32, repeated, tag = "45")]
+    pub standings: ::prost::alloc::vec::Vec<u32>,
 }
 /// Tokens of a bucket for requests that a client receives at once after its start, in addition to those of its part
 /// of the pool. They are not refilled, and lapse after 10 s.
@@ -431,6 +471,12 @@ pub struct BucketDirective {
     /// To a client: headroom pool of the zone. Absent: unchanged.
     #[prost(message, optional, tag = "18")]
     pub pool: ::core::option::Option<Pool>,
+    /// To a client: levels to which unlisted names are cut. Absent: unchanged.
+    #[prost(message, optional, tag = "20")]
+    pub cut: ::core::option::Option<TailCut>,
+    /// To an aggregator: its part of the traffic of new names, in millionths. Absent: unchanged.
+    #[prost(uint32, optional, tag = "23")]
+    pub new_share: ::core::option::Option<u32>,
     /// To a client, through its aggregator: key and salt of a coherent coin. Absent for other coins. A coherent
     /// coin without a key draws independently.
     #[prost(message, optional, tag = "14")]
@@ -499,6 +545,22 @@ pub struct Quota {
     /// Tokens that an instance takes at once for one key, at most. From 1 to 1,000,000.
     #[prost(uint64, tag = "7")]
     pub lease: u64,
+}
+/// Rates that one unlisted name may pass in the zone, in millionths of a request per second. Absent: not cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TailCut {
+    /// Of an established name whose standing has a bin, and of a new one.
+    #[prost(uint64, optional, tag = "1")]
+    pub level_micro_rps: ::core::option::Option<u64>,
+    #[prost(uint64, optional, tag = "2")]
+    pub new_level_micro_rps: ::core::option::Option<u64>,
+    /// Drop ratio of the other established names, in units of 2^-31. That of other new names, and of names of which the
+    /// client knows nothing, is the ratio of the class `default`.
+    #[prost(uint32, tag = "3")]
+    pub ratio: u32,
+    /// Rate that no name may exceed, in thousandths of a request per second.
+    #[prost(uint64, optional, tag = "4")]
+    pub tenant_limit_milli_rps: ::core::option::Option<u64>,
 }
 /// A bucket that no entry of the policy covers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -586,13 +648,6 @@ pub struct Entitlement {
     pub floor_milli_rps: u64,
     #[prost(uint64, optional, tag = "3")]
     pub tenant_limit_milli_rps: ::core::option::Option<u64>,
-    /// True if the policy lists the tenant. All other tenants share the entitlement of the default class.
-    #[prost(bool, tag = "4")]
-    pub declared: bool,
-    /// True for a tenant that the policy does not list and that has had traffic for long enough. All newer names
-    /// together, and the default class, count as one such tenant.
-    #[prost(bool, tag = "5")]
-    pub established: bool,
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -4,11 +4,13 @@
 mod child_aggregators;
 mod foreign;
 mod newcomers;
+mod standings;
 mod traffic;
 
 pub(crate) use child_aggregators::{ChildAggregator, ChildAggregators};
 pub(crate) use foreign::{ForeignClients, is_foreign};
 pub(crate) use newcomers::Newcomers;
+pub(crate) use standings::{Sent as SentStandings, Standings};
 pub(crate) use traffic::{Shares, Traffic};
 
 use std::collections::BTreeSet;
@@ -19,7 +21,8 @@ use plimsoll_core::exchange::sessions::{self, Head, Sessions};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::Bucket;
+use plimsoll_core::law::tail::Standing;
+use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Role};
 
@@ -38,6 +41,7 @@ pub(crate) struct Downstream {
     pub(crate) aggregators: ChildAggregators,
     pub(crate) foreign: ForeignClients,
     pub(crate) newcomers: Newcomers,
+    pub(crate) standings: Standings,
     /// The directives for clients.
     pub(crate) client_board: Board,
     /// The time of the latest division of limits between clients and child aggregators, and true if there
@@ -56,6 +60,7 @@ impl Downstream {
             aggregators: ChildAggregators::default(),
             foreign: ForeignClients::default(),
             newcomers: Newcomers::default(),
+            standings: Standings::default(),
             client_board: Board::default(),
             divided: None,
             joined: None,
@@ -85,6 +90,7 @@ impl Downstream {
             self.divided = None;
         } else {
             self.joined = Some(now);
+            self.standings.open(identity.instance);
         }
         Ok(())
     }
@@ -107,6 +113,7 @@ impl Downstream {
         self.sessions.prune(now);
         self.aggregators.prune(now);
         let sessions = &self.sessions;
+        self.standings.prune(|client| sessions.get(client).is_some());
         self.newcomers.prune(now, |client| sessions.get(client).is_some_and(|child| child.stream.is_some()));
     }
 
@@ -181,6 +188,12 @@ impl Downstream {
     pub(crate) fn resend_all(&mut self) {
         self.sessions.iter_mut().for_each(sessions::Child::resend_all);
         self.divided = None;
+    }
+
+    /// Takes the standings that the client of a stream was not sent yet.
+    pub(crate) fn take_standings(&mut self, stream: StreamId) -> Vec<(KeyId, Standing)> {
+        let Some(child) = self.sessions.by_stream(stream) else { return Vec::new() };
+        self.standings.of(child.identity.instance).take()
     }
 
     /// The version of all directives for children. It grows with every change.

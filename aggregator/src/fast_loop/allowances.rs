@@ -3,8 +3,8 @@
 
 use plimsoll_core::directive::{Headroom, OnSilence, Posted, Values};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Claimant, Class, divide_hold};
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId, Tenant};
+use plimsoll_core::law::{Claimant, divide_hold};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 
 use super::{BucketKeys, Context, FastLoop, NO_SLOT};
@@ -83,35 +83,39 @@ impl FastLoop {
     fn find_slots(&mut self, bucket: &Bucket, posted: &Posted) {
         debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
         let Some(BucketKeys { by_tenant, slots, .. }) = self.buckets.get_mut(bucket) else { return };
-        let own = |id: &KeyId| self.slots[id.index()].own;
         slots.clear();
-        slots.extend(posted.keys().map(|(tenant, _)| by_tenant.get(tenant).map_or(NO_SLOT, own)));
+        slots.extend(posted.keys().map(|(tenant, _)| by_tenant.get(tenant).copied().unwrap_or(NO_SLOT)));
     }
 
     /// Divides the hold between the keys that have a directive.
     fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Allowances {
         let parameters = self.parameters;
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
+        let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
         let mut claimants: Vec<Claimant> = posted
             .keys()
             .zip(slots)
             .map(|((tenant, values), slot)| {
                 let own =
                     self.rates.get_mut(*slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
-                let entitlement = values.entitlement;
-                let (weight, class) = weight_and_class(tenant, values);
+                let offered = own + self.aggregator_rates.get(*slot as usize).copied().unwrap_or_default();
+                let (floor, tenant_limit) = bounds(values);
+                let weight = weight(values);
+                if !tenant.is_default_class() {
+                    return Claimant { offered, weight, floor, tenant_limit };
+                }
+                // The floors of all names that are established here, which a division by presences leaves.
+                let class = KeyId(*slot);
+                let floors = self.tails.floors(now, class, floor).min(hold.per_second() / 2.0);
+                let within = self.tails.within(now, class, tenant_limit);
                 Claimant {
-                    offered: own + self.aggregator_rates.get(*slot as usize).copied().unwrap_or_default(),
+                    offered: offered * within,
                     weight,
-                    floor: entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
-                    tenant_limit: entitlement
-                        .and_then(|entitlement| entitlement.tenant_limit)
-                        .map_or(f64::INFINITY, Rate::per_second),
-                    class,
+                    floor: floors * presences,
+                    tenant_limit: f64::INFINITY,
                 }
             })
             .collect();
-        let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
         let hold = hold.per_second();
         let (parts, headroom) = divide_hold(&mut self.division, hold, presences, &mut claimants, &parameters);
         let by_key = parts.iter().zip(slots).map(|(part, slot)| Allowance {
@@ -125,13 +129,17 @@ impl FastLoop {
     }
 }
 
-/// The weight of a key in divisions of the zone, and the entry that it belongs to.
-pub(super) fn weight_and_class(tenant: &Tenant, values: Values) -> (f64, Class) {
+/// The floor and the tenant limit of a key, in requests/s.
+pub(super) fn bounds(values: Values) -> (f64, f64) {
     let entitlement = values.entitlement;
-    let declared = entitlement.is_none_or(|entitlement| entitlement.declared);
-    let established = entitlement.is_some_and(|entitlement| entitlement.established);
+    let limit = entitlement.and_then(|entitlement| entitlement.tenant_limit);
     (
-        entitlement.map_or(1.0, |entitlement| entitlement.weight.get()),
-        Class::of(tenant, declared, established),
+        entitlement.map_or(0.0, |entitlement| entitlement.floor.per_second()),
+        limit.map_or(f64::INFINITY, Rate::per_second),
     )
+}
+
+/// The weight of a key in divisions of the zone.
+pub(super) fn weight(values: Values) -> f64 {
+    values.entitlement.map_or(1.0, |entitlement| entitlement.weight.get())
 }

@@ -3,14 +3,14 @@
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
-    BucketDirective, Headroom, KeyDirective, PoolDepth, Posted, Terms, Values, ZonePool,
+    BucketDirective, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut, Terms, Values, ZonePool,
 };
-use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio};
-use plimsoll_core::names::Bucket;
+use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio, tail};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
 use super::aggregator_directives::is_divisible;
-use super::allowances::{Allowance, weight_and_class};
+use super::allowances::{Allowance, bounds, weight};
 use super::headroom::BucketHeadroom;
 use super::{Context, FastLoop};
 
@@ -33,13 +33,15 @@ impl FastLoop {
             keys.slots.clear();
             keys.headroom = BucketHeadroom::new(&self.parameters);
         }
-        let (keys, pool) = match posted.terms().limit {
-            Limit::Unlimited | Limit::Unknown => (same_for_all(posted, Values::default()), NO_POOL),
+        let (keys, pool, cut) = match posted.terms().limit {
+            Limit::Unlimited | Limit::Unknown => {
+                (same_for_all(posted, Values::default()), NO_POOL, TailCut::default())
+            }
             Limit::PerSecond(Rate::ZERO) => {
                 let nothing = Some(Rate::ZERO);
                 let ratio = Some(DropRatio::ALL);
                 let values = Values { ratio, guard: nothing, offered: nothing, ..Values::default() };
-                (same_for_all(posted, values), NO_POOL)
+                (same_for_all(posted, values), NO_POOL, TailCut::NOTHING_PASSES)
             }
             Limit::PerSecond(_) => {
                 let now = self.clock.on_grid(context.now).unwrap_or_default();
@@ -52,6 +54,8 @@ impl FastLoop {
             headroom: None,
             clients: Some(context.clients),
             pool: Some(pool),
+            cut: Some(cut),
+            new_share: None,
             ..posted.terms().clone()
         };
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
@@ -65,8 +69,13 @@ impl FastLoop {
         self.buckets.get_mut(bucket)?.headroom.grant(self.parameters.grant_depth_requests - own.as_f64())
     }
 
-    /// The directives of all keys, and the pool that their requests share.
-    fn keys(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> (Vec<KeyDirective>, ZonePool) {
+    /// The directives of all keys, the pool that their requests share, and the cut of unlisted names.
+    fn keys(
+        &mut self,
+        bucket: &Bucket,
+        posted: &Posted,
+        context: Context,
+    ) -> (Vec<KeyDirective>, ZonePool, TailCut) {
         let parameters = self.parameters;
         let allowances = self.allowances(bucket, posted, context);
         // With child aggregators the clients have a share of what may pass, for their own traffic.
@@ -83,18 +92,25 @@ impl FastLoop {
                 Allowance { allowed: of(key.allowed), cap: of(key.cap), ..*key }
             })
             .collect();
+        let class = posted.keys().position(|(tenant, _)| tenant.is_default_class());
+        let class = class.and_then(|at| Some((at, KeyId(by_key.get(at)?.slot), posted.own(DEFAULT_TENANT)?)));
+        // What exceeds the tenant limits of unlisted names is refused in any case.
+        let within = class.map_or(1.0, |(_, class, values)| {
+            self.tails.within(context.at, class, bounds(values).1)
+        });
+        let within = |at: usize| if class.is_some_and(|(class, ..)| class == at) { within } else { 1.0 };
         let claimants: Vec<ZoneClaimant> = posted
             .keys()
             .zip(&by_key)
-            .map(|((tenant, values), key)| {
+            .enumerate()
+            .map(|(at, ((_, values), key))| {
                 let rates = self.rates.get_mut(key.slot as usize).filter(|rates| rates.used);
-                let (weight, class) = weight_and_class(tenant, values);
+                let offered = rates.map_or(0.0, |rates| rates.window.rate(context.now, &parameters));
                 ZoneClaimant {
-                    offered: rates.map_or(0.0, |rates| rates.window.rate(context.now, &parameters)),
+                    offered: offered * within(at),
                     cap: key.cap.unwrap_or_default(),
                     stopped_at: key.allowed.filter(|_| key.at_tenant_limit),
-                    weight,
-                    class,
+                    weight: weight(values),
                 }
             })
             .collect();
@@ -104,7 +120,9 @@ impl FastLoop {
         } else {
             Vec::new()
         };
-        let Some(bucket_keys) = self.buckets.get_mut(bucket) else { return (Vec::new(), NO_POOL) };
+        let Some(bucket_keys) = self.buckets.get_mut(bucket) else {
+            return (Vec::new(), NO_POOL, TailCut::default());
+        };
         let now_offered = claimants.iter().map(|claimant| claimant.offered).sum();
         let passes = bucket_keys.headroom.on_directive(context.now, room, now_offered, &parameters);
         let (mut keys, mut offered_in_all) = (Vec::with_capacity(by_key.len()), 0.0);
@@ -129,7 +147,7 @@ impl FastLoop {
                 Some(allowed) if allowances.by_rates => Some(fast_ratio(
                     window,
                     context.now,
-                    allowed,
+                    allowed / within(at),
                     allowances.on_hold,
                     values.ratio,
                     &parameters,
@@ -147,7 +165,19 @@ impl FastLoop {
         }
         let pool =
             bucket_keys.headroom.pool(headroom, offered_in_all, posted.terms(), self.sharing, &parameters);
-        (keys, pool)
+        let mut cut = TailCut::default();
+        if let Some((at, class, values)) = class
+            && let Some(key) = keys.get_mut(at)
+        {
+            let (floor, tenant_limit) = bounds(values);
+            let new_share = posted.terms().new_share.map_or(1.0, NewShare::as_f64);
+            let spread = tail::Spread { new_share, floor, tenant_limit };
+            let ratio = key.values.ratio.unwrap_or_default();
+            let (of_names, of_unknown) = self.tails.cut(context.at, class, ratio, &spread);
+            cut = of_names;
+            key.values.ratio = key.values.ratio.map(|_| of_unknown);
+        }
+        (keys, pool, cut)
     }
 }
 

@@ -8,37 +8,32 @@ mod clock;
 mod headroom;
 mod key_rates;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, BucketDirective, Posted};
+use plimsoll_core::directive::{BucketDirective, Posted};
 use plimsoll_core::law::{Division, Parameters};
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key, KeyId, Tenant};
+use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
 use crate::downstream::{Shares, Traffic};
+use crate::key_counts::{Counted, Source};
+use crate::tails::Tails;
 use clock::Clock;
 use headroom::BucketHeadroom;
 use key_rates::{KeyRates, ReportSpan};
 
-/// Keys without a directive of their own that are tracked from their first request on, so that a directive
-/// finds their past. Others are tracked from their directive on.
-const UNDIRECTED_MAX: usize = 4_096;
-/// The slot of a key that is not tracked.
+/// The slot of a tenant that had no requests here.
 const NO_SLOT: u32 = u32::MAX;
 
-/// The traffic of all keys.
+/// The traffic of all lines: of listed tenants, and of classes with all their names. Its slots are the ids of lines.
 #[derive(Debug)]
 pub(crate) struct FastLoop {
     parameters: Parameters,
-    /// By key id.
-    slots: Vec<KeySlots>,
-    /// The rates of tracked keys, by slot.
+    /// By slot.
     rates: Vec<KeyRates>,
-    free: Vec<u32>,
-    /// Tracked keys without a directive of their own.
-    undirected: usize,
+    pub(crate) tails: Tails,
     buckets: BTreeMap<Bucket, BucketKeys>,
     division: Division,
     clock: Clock,
@@ -59,7 +54,7 @@ pub(crate) struct FastLoop {
 /// The keys of one bucket.
 #[derive(Debug)]
 struct BucketKeys {
-    by_tenant: BTreeMap<Tenant, KeyId>,
+    by_tenant: BTreeMap<Tenant, u32>,
     /// True if the latest directive carried rates, so that the controller leads this bucket.
     led: bool,
     /// The slot of each key with a directive, as of the latest directive.
@@ -74,25 +69,13 @@ impl BucketKeys {
     }
 }
 
-/// The slots in which the traffic of one key is tracked. The traffic of a key without a directive of its own
-/// also counts as traffic of the class `default`, whose directive its clients follow. Small, because every
-/// report entry reads one.
-#[derive(Clone, Copy, Debug)]
-struct KeySlots {
-    own: u32,
-    /// The slot of the class `default`, if the key has no directive of its own.
-    shared: u32,
-    directed: bool,
-}
-
-impl KeySlots {
-    const NONE: Self = Self { own: NO_SLOT, shared: NO_SLOT, directed: false };
-}
-
 /// The state of the zone that a directive depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
+    /// The time; on the grid of the windows where these are read.
     pub(crate) now: MonoTime,
+    /// The time on the zone's own clock.
+    pub(crate) at: MonoTime,
     /// The controller confirms the zone's reports.
     pub(crate) led: bool,
     /// Clients that share the guards.
@@ -103,10 +86,8 @@ impl FastLoop {
     pub(crate) fn new(parameters: Parameters) -> Self {
         Self {
             parameters,
-            slots: Vec::new(),
             rates: Vec::new(),
-            free: Vec::new(),
-            undirected: 0,
+            tails: Tails::new(parameters),
             buckets: BTreeMap::new(),
             division: Division::default(),
             clock: Clock::default(),
@@ -118,34 +99,30 @@ impl FastLoop {
         }
     }
 
-    /// Adds a key. `board` holds the directives in force: the key may have one before it has traffic.
-    pub(crate) fn add_key(&mut self, id: KeyId, key: &Key, board: &Board) {
-        let new = || BucketKeys::new(&self.parameters);
-        let keys = self.buckets.entry(key.bucket.clone()).or_insert_with(new);
-        keys.by_tenant.insert(key.tenant.clone(), id);
-        let default = keys.by_tenant.get(DEFAULT_TENANT).copied().filter(|default| *default != id);
-        let directed = board.get(&key.bucket).is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
-        let is_tracked = directed || default.is_none() || self.undirected < UNDIRECTED_MAX;
-        let own = if is_tracked { self.open_slot(None) } else { NO_SLOT };
-        self.undirected += usize::from(is_tracked && !directed);
-        let shared = if directed { NO_SLOT } else { self.slot_of(default) };
-        if self.slots.len() <= id.index() {
-            self.slots.resize(id.index() + 1, KeySlots::NONE);
-        }
-        self.slots[id.index()] = KeySlots { own, shared, directed };
+    /// Tracks a line from now on.
+    pub(crate) fn open(&mut self, line: KeyId, key: &Key) {
+        self.track(line, key, None);
     }
 
-    /// Removes a key, whose id will be reused.
-    pub(crate) fn remove_key(&mut self, id: KeyId, key: &Key) {
-        if let Some(keys) = self.buckets.get_mut(&key.bucket)
-            && keys.by_tenant.get(&key.tenant) == Some(&id)
-        {
+    /// Tracks a line whose requests were counted elsewhere before: its window has not seen enough for a while.
+    pub(crate) fn open_later(&mut self, line: KeyId, key: &Key) {
+        let young_until = self.clock.ticked + self.parameters.window + self.parameters.fast_period;
+        self.track(line, key, Some(young_until));
+    }
+
+    fn track(&mut self, line: KeyId, key: &Key, young_until: Option<MonoTime>) {
+        let new = || BucketKeys::new(&self.parameters);
+        let keys = self.buckets.entry(key.bucket.clone()).or_insert_with(new);
+        keys.by_tenant.insert(key.tenant.clone(), line.0);
+        let new = || KeyRates::new(None, &self.parameters);
+        self.rates.resize_with(self.rates.len().max(line.index() + 1), new);
+        self.rates[line.index()] = KeyRates::new(young_until, &self.parameters);
+    }
+
+    /// Ends the tracking of a listed tenant that is listed no more.
+    fn close(&mut self, key: &Key) {
+        if let Some(keys) = self.buckets.get_mut(&key.bucket) {
             keys.by_tenant.remove(&key.tenant);
-        }
-        let KeySlots { own, directed, .. } = std::mem::replace(&mut self.slots[id.index()], KeySlots::NONE);
-        if own != NO_SLOT {
-            self.free.push(own);
-            self.undirected -= usize::from(!directed && self.undirected > 0);
         }
     }
 
@@ -154,51 +131,31 @@ impl FastLoop {
         self.buckets.retain(|bucket, _| !gone.contains(bucket));
     }
 
-    fn open_slot(&mut self, young_until: Option<MonoTime>) -> u32 {
-        let rates = KeyRates::new(young_until, &self.parameters);
-        let Some(slot) = self.free.pop() else {
-            self.rates.push(rates);
-            return self.rates.len() as u32 - 1;
-        };
-        self.rates[slot as usize] = rates;
-        slot
-    }
-
-    fn slot_of(&self, id: Option<KeyId>) -> u32 {
-        id.map_or(NO_SLOT, |id| self.slots[id.index()].own)
-    }
-
     /// Begins a report of a client, which covers `span`. `is_first` is true for the first one of the client.
     pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, is_first: bool) {
         let now = self.clock.on_grid(now);
         self.report = now.map(|now| ReportSpan::new(now, span, is_first, &self.parameters));
     }
 
-    /// Adds the entries of the report: the counts of each key without those that came late.
-    pub(crate) fn add(&mut self, entries: &[(KeyId, Counts)]) {
-        let Some(report) = self.report.take() else { return };
-        for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
-            let KeySlots { own, shared, .. } = self.slots[id.index()];
-            for slot in [own, shared] {
-                if let Some(rates) = self.rates.get_mut(slot as usize) {
-                    rates.add(&report, *counts, &self.parameters);
-                }
-            }
+    /// Adds an entry of the report: the counts of a key without those that came late.
+    #[inline]
+    pub(crate) fn add(&mut self, now: MonoTime, id: KeyId, counted: Counted, counts: Counts) {
+        let Some(report) = self.report.as_ref().filter(|_| counts.offered > 0) else { return };
+        let line = counted.line;
+        if let Some(rates) = self.rates.get_mut(line.index()) {
+            rates.add(report, counts, &self.parameters);
+        }
+        let requests = counts.offered as f64;
+        match counted.source {
+            Source::Listed => {}
+            Source::Name => self.tails.add(now, line, id, requests),
+            Source::Unnamed => self.tails.add_unnamed(now, line, requests),
         }
     }
 
-    /// Adds the entries of a child aggregator's report to its traffic. The windows of the fast loop do not include
-    /// this traffic: each child has a fast loop of its own, and a few large reports would make the ratios of
-    /// all others jump between tenths of seconds.
-    pub(crate) fn add_to_child(&self, entries: &[(KeyId, Counts)], traffic: &mut Traffic) {
-        for (id, counts) in entries.iter().filter(|(_, counts)| counts.offered > 0) {
-            let KeySlots { own, shared, .. } = self.slots[id.index()];
-            for slot in [own, shared] {
-                if slot != NO_SLOT {
-                    traffic.add(slot as usize, counts.offered as f64);
-                }
-            }
-        }
+    /// Ends the report.
+    pub(crate) fn end(&mut self) {
+        self.report = None;
     }
 
     /// Ends the report of a child aggregator. `span` is the time that it covers, `None` if it shows nothing about
@@ -217,50 +174,16 @@ impl FastLoop {
         if has_rates || directive.whole && !directive.keys.is_empty() {
             keys.led = has_rates;
         }
-        let default = keys.by_tenant.get(DEFAULT_TENANT).copied();
-        let id_of = |tenant: &Tenant| keys.by_tenant.get(tenant).copied();
-        let directed: Vec<KeyId> = if directive.whole {
-            posted.keys().filter_map(|(tenant, _)| id_of(tenant)).collect()
-        } else {
-            directive.keys.iter().filter_map(|key| id_of(&key.tenant)).collect()
-        };
-        let mut undirected = Vec::new();
-        if directive.whole {
-            let still: HashSet<KeyId> = directed.iter().copied().collect();
-            let known = keys.by_tenant.values().copied();
-            undirected.extend(known.filter(|id| self.slots[id.index()].directed && !still.contains(id)));
-        }
-        for id in undirected {
-            self.undirect(id, default);
-        }
-        for id in directed {
-            self.direct(id);
+        for tenant in self.unlisted(&directive.bucket, posted) {
+            self.close(&Key { bucket: directive.bucket.clone(), tenant });
         }
     }
 
-    /// The key has a directive of its own from now on.
-    fn direct(&mut self, id: KeyId) {
-        let KeySlots { own, directed: false, .. } = self.slots[id.index()] else { return };
-        let own = if own == NO_SLOT {
-            let young_until = self.clock.ticked + self.parameters.window + self.parameters.fast_period;
-            self.open_slot(Some(young_until))
-        } else {
-            self.undirected = self.undirected.saturating_sub(1);
-            own
-        };
-        self.slots[id.index()] = KeySlots { own, shared: NO_SLOT, directed: true };
-    }
-
-    /// The key follows the class `default` from now on.
-    fn undirect(&mut self, id: KeyId, default: Option<KeyId>) {
-        let shared = self.slot_of(default.filter(|default| *default != id));
-        let KeySlots { mut own, .. } = self.slots[id.index()];
-        if self.undirected < UNDIRECTED_MAX || shared == NO_SLOT {
-            self.undirected += 1;
-        } else {
-            self.free.push(std::mem::replace(&mut own, NO_SLOT));
-        }
-        self.slots[id.index()] = KeySlots { own, shared, directed: false };
+    /// The tenants of a bucket with a line of their own that the policy lists no more.
+    pub(crate) fn unlisted(&self, bucket: &Bucket, posted: &Posted) -> Vec<Tenant> {
+        let tenants = self.buckets.get(bucket).into_iter().flat_map(|keys| keys.by_tenant.keys());
+        let unlisted = tenants.filter(|tenant| !tenant.is_default_class() && posted.own(tenant.as_str()).is_none());
+        unlisted.cloned().collect()
     }
 
     /// Fades smoothed rates and updates slacks and depths, once every period of the fast loop. `settled` is
@@ -274,6 +197,7 @@ impl FastLoop {
                 keys.headroom.on_period(counts, settled && keys.led, &self.parameters);
             }
         }
+        self.tails.on_time(elapsed);
         let kept = (-elapsed.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
         for rates in self.rates.iter_mut().filter(|rates| rates.used) {
             rates.offered *= kept;

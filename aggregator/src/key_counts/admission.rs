@@ -29,8 +29,10 @@ pub(super) struct Admission {
 pub(super) struct Quota {
     /// The key of the class `default`.
     pub(super) default: KeyId,
-    /// The number of keys, without those that are leaving.
+    /// The number of keys.
     pub(super) keys: u32,
+    /// True while the class waits for the controller to confirm its counts, to be removed.
+    pub(super) is_leaving: bool,
     /// Reports of frequent tenants that had no key where room is scarce, since the last tick.
     pub(super) contenders: u32,
     /// Requests in the last second or two of the most frequent of these tenants.
@@ -79,7 +81,7 @@ impl Admission {
 impl Quota {
     /// The quota of a bucket that has only its class `default`.
     pub(super) const fn new(default: KeyId) -> Self {
-        Self { default, keys: 1, contenders: 0, contenders_most: 0, admitted_from: ADMITTED_FROM }
+        Self { default, keys: 1, is_leaving: false, contenders: 0, contenders_most: 0, admitted_from: ADMITTED_FROM }
     }
 
     /// Returns true if no tenant contends for a key, so that a tick changes nothing.

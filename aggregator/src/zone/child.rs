@@ -1,11 +1,13 @@
 //! The zone as the child of a controller, or of an aggregator on the path to it: rolls counts up and applies
 //! directives.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::directive::{BucketDirective, Directives, Posted, StaleDirective, Terms};
 use plimsoll_core::exchange::{Child, Path};
+use plimsoll_core::law::tail::Tail;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 
@@ -32,13 +34,14 @@ impl Child for Zone {
             killed_locally: self.downstream.killed_locally(),
             path: if is_greeting { Path::default() } else { self.path() },
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
-            established: if is_greeting { self.established() } else { BTreeSet::new() },
             subscriptions,
             unsubscriptions,
+            tails: self.tails(now),
             ..Report::default()
         };
-        let keys = if counting { self.keys.keys() } else { &[] };
-        self.upstream.outbox.fill(&mut report, keys, |id| self.keys.tally(id));
+        let lines = &self.keys.lines;
+        let keys = if counting { lines.keys() } else { &[] };
+        self.upstream.outbox.fill(&mut report, keys, |line| lines.tally(line));
         self.kills.fill(now, &mut report);
         self.upstream.finish_report(now, &mut report, &self.downstream.sessions);
         report
@@ -65,6 +68,7 @@ impl Child for Zone {
             }
             decided |= is_decision(directive, self.board.get(&directive.bucket));
             self.board.apply(directive);
+            self.relist(now, directive);
             if let Some(posted) = self.board.get(&directive.bucket) {
                 self.fast_loop.on_directive(directive, posted);
             }
@@ -104,6 +108,12 @@ impl Child for Zone {
 }
 
 impl Zone {
+    /// The demand of the classes in which names are cut.
+    fn tails(&self, now: MonoTime) -> BTreeMap<Bucket, Tail> {
+        let cut = self.fast_loop.tails.cut_classes(now);
+        cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].bucket.clone(), tail)).collect()
+    }
+
     /// The longest chain below. A greeting has none: this process may not know yet how many aggregators are
     /// above it, and its parent would refuse it for a child that it should have refused itself.
     fn path(&self) -> Path {

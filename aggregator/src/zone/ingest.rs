@@ -9,17 +9,27 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
 
 use super::Zone;
-use crate::downstream::Traffic;
+use crate::downstream::{SentStandings, Traffic};
 use crate::fast_loop::FastLoop;
-use crate::key_counts::KeyCounts;
+use crate::key_counts::{Counted, KeyCounts, Source};
 
 /// The entries of a report, buffered until all have been checked and placed. Each table is then updated in
 /// one short loop, so that the processor waits for the memory of many entries at a time.
 #[derive(Debug, Default)]
 pub(super) struct EntryBuffer {
-    entries: Vec<(KeyId, Counts)>,
+    entries: Vec<BufferedEntry>,
     /// The late parts, by position of the entry.
     late: Vec<(usize, Counts)>,
+}
+
+/// One entry of a report.
+#[derive(Clone, Copy, Debug)]
+struct BufferedEntry {
+    id: KeyId,
+    /// The child's own id.
+    of_child: KeyId,
+    counted: Counted,
+    counts: Counts,
 }
 
 /// The ledger of one report: the tables that its entries go into.
@@ -38,6 +48,8 @@ struct Ingest<'a> {
     is_all_late: bool,
     /// The traffic of the child aggregator that sent the report; `None` if a client sent it.
     child_traffic: Option<&'a mut Traffic>,
+    /// What the client that sent the report was told of its names; `None` if an aggregator sent it.
+    standings: Option<&'a mut SentStandings>,
     /// The time that the report covers, if it shows something about the present rate.
     span: Option<Duration>,
     /// True for the last part of the report.
@@ -67,6 +79,7 @@ impl Zone {
             late_from: self.schedule.late_from(),
             is_all_late: true,
             child_traffic: aggregator.as_mut().map(|aggregator| &mut aggregator.traffic),
+            standings: (!is_aggregator).then(|| self.downstream.standings.of(instance)),
             span: None,
             is_last: !report.more,
         };
@@ -110,15 +123,17 @@ impl Ingest<'_> {
                 *latest = Some((key.bucket.clone(), board.get(&key.bucket)));
             }
             let posted = latest.as_ref().and_then(|(_, posted)| *posted);
-            let own = posted.and_then(|posted| posted.own(key.tenant.as_str()));
-            own.and_then(|values| values.entitlement).is_some_and(|claim| claim.declared)
+            posted.is_some_and(|posted| posted.own(key.tenant.as_str()).is_some())
         };
-        let found = self.keys.find(key, came, is_listed)?;
-        if found.is_new {
+        let found = self.keys.find(key, came, is_listed, self.outbox)?;
+        if let Some(line) = found.new {
             let id = found.place.id;
-            self.fast_loop.add_key(id, self.keys.key(id), self.board);
-            // The counts of the key that had this id before are settled, or the id would not be free.
-            self.outbox.replace(id);
+            match self.keys.counted(id).source {
+                Source::Name => {
+                    self.fast_loop.tails.open(self.now, line, id, false);
+                }
+                Source::Listed | Source::Unnamed => self.fast_loop.open(line, key),
+            }
         }
         Some(found.place)
     }
@@ -126,26 +141,42 @@ impl Ingest<'_> {
     /// Moves the buffered entries into the tables. Returns the number of requests that came late.
     fn finish(self) -> u64 {
         let EntryBuffer { entries, late } = self.buffer;
-        for (id, counts) in &*entries {
-            self.keys.add(*id, *counts);
+        for entry in &mut *entries {
+            entry.counted = self.keys.add(entry.id, entry.counts);
         }
         let mut came_late = 0;
         for (entry, late) in late.drain(..) {
             came_late += late.asked();
             debug_assert!(entry < entries.len(), "a late part without an entry");
-            if let Some((id, counts)) = entries.get_mut(entry) {
-                self.keys.add_late(*id, late);
-                *counts = counts.since(late);
+            if let Some(entry) = entries.get_mut(entry) {
+                self.keys.add_late(entry.id, late);
+                entry.counts = entry.counts.since(late);
             }
         }
         match self.child_traffic {
             Some(traffic) => {
-                self.fast_loop.add_to_child(entries, traffic);
+                // The windows of the fast loop do not include this traffic: each child has a fast loop of its own, and a
+                // few large reports would make the ratios of all others jump between tenths of seconds.
+                for entry in entries.iter().filter(|entry| entry.counts.offered > 0) {
+                    traffic.add(entry.counted.line.index(), entry.counts.offered as f64);
+                }
                 if self.is_last {
                     self.fast_loop.settle_child(self.span, traffic);
                 }
             }
-            None => self.fast_loop.add(entries),
+            None => {
+                for entry in &*entries {
+                    self.fast_loop.add(self.now, entry.id, entry.counted, entry.counts);
+                }
+                self.fast_loop.end();
+            }
+        }
+        if let Some(standings) = self.standings {
+            let names = entries.iter().filter(|entry| entry.counted.source == Source::Name);
+            for BufferedEntry { id, of_child, counted, .. } in names {
+                let tails = &self.fast_loop.tails;
+                standings.note(*of_child, tails.standing(*id), tails.is_cut(counted.line));
+            }
         }
         entries.clear();
         came_late
@@ -161,12 +192,15 @@ impl Ledger for Ingest<'_> {
         }
     }
 
-    fn place(&mut self, key: &Key) -> Option<Place> {
+    fn place(&mut self, id: KeyId, key: &Key) -> Option<Place> {
+        if let Some(standings) = &mut self.standings {
+            standings.define(id);
+        }
         self.find(key, 0)
     }
 
     #[inline]
-    fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
+    fn add(&mut self, place: Option<Place>, id: KeyId, key: &Key, new: New) -> Option<Place> {
         let place = match place {
             Some(place) if self.keys.is_current(place) => place,
             _ => self.find(key, new.delta.counts.asked())?,
@@ -179,7 +213,12 @@ impl Ledger for Ingest<'_> {
         if late != Counts::ZERO {
             self.buffer.late.push((self.buffer.entries.len(), late));
         }
-        self.buffer.entries.push((place.id, new.delta.counts));
+        self.buffer.entries.push(BufferedEntry {
+            id: place.id,
+            of_child: id,
+            counted: Counted::NOTHING,
+            counts: new.delta.counts,
+        });
         Some(place)
     }
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod child;
 mod ingest;
 mod kill;
+mod listing;
 mod modes;
 mod parent;
 mod room;
@@ -13,10 +14,10 @@ mod tests;
 
 pub use bounds::{Bounds, Counters};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Epoch, Values};
+use plimsoll_core::directive::{Board, Epoch};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::other_controllers::{OtherControllers, Sighting};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
@@ -37,9 +38,6 @@ use crate::warmup::Warmup;
 
 use ingest::EntryBuffer;
 use room::Room;
-
-/// The tenants that one greeting calls established, at most.
-const ESTABLISHED_TENANTS_MAX: usize = 100_000;
 
 /// The state of one aggregator. Each field holds one concern; the zone sequences them.
 #[derive(Debug)]
@@ -96,9 +94,7 @@ impl Zone {
         if is_warm {
             self.downstream.resend_all();
         }
-        for id in self.keys.on_tick(now, self.parameters.fast_period, &mut self.upstream.outbox) {
-            self.fast_loop.remove_key(id, self.keys.key(id));
-        }
+        self.keys.on_tick(now, &mut self.fast_loop.tails, &mut self.upstream.outbox);
         self.drop_idle_buckets(now);
         let settled = self.is_led(now) && self.downstream.is_settled(now);
         self.fast_loop.on_tick(now, settled);
@@ -120,7 +116,7 @@ impl Zone {
         let clients = self.downstream.clients(now);
         self.schedule.pushes.on_direct(now, clients);
         let context =
-            Context { now, led: self.is_led(now), clients: u32::try_from(clients).unwrap_or(u32::MAX) };
+            Context { now, at: now, led: self.is_led(now), clients: u32::try_from(clients).unwrap_or(u32::MAX) };
         let is_division_due = self.downstream.begin_division(now, clients > 0, &self.parameters);
         if is_division_due {
             self.fast_loop.divide_limits(context, &mut self.downstream.aggregators);
@@ -176,16 +172,6 @@ impl Zone {
             self.board.iter().filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
         each.collect()
     }
-
-    /// The tenants that the directives in force call established, from whichever controller.
-    fn established(&self) -> BTreeSet<Key> {
-        let each = self.board.iter().flat_map(|(bucket, posted)| {
-            let is_established = |values: &Values| values.entitlement.is_some_and(|of| of.established);
-            let tenants = posted.keys().filter(move |(_, values)| is_established(values));
-            tenants.map(|(tenant, _)| Key { bucket: bucket.clone(), tenant: tenant.clone() })
-        });
-        each.take(ESTABLISHED_TENANTS_MAX).collect()
-    }
 }
 
 /// The state for `/status` and metrics.
@@ -231,9 +217,9 @@ impl Zone {
         self.keys.len()
     }
 
-    /// Every key with its cumulative counts.
+    /// Every listed tenant and every class, with its cumulative counts.
     pub fn counts(&self) -> impl Iterator<Item = (&Key, Counts)> {
-        self.keys.iter()
+        self.keys.lines.iter()
     }
 
     /// Returns true while the aggregator waits for its children after a restart.

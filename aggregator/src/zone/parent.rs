@@ -26,6 +26,9 @@ impl Parent for Zone {
             self.greet(now, stream, &report)?;
         }
         self.subscribe(now, stream, &report);
+        if child.role == Role::Client {
+            self.recall(now, &report);
+        }
         self.enter(now, stream, instance, &report)?;
         if report.more {
             return Ok(false);
@@ -51,6 +54,7 @@ impl Parent for Zone {
         message.head.upstream_age = self.upstream.freshness.age(now);
         if values {
             message.head.grants = self.grants(now, stream);
+            message.head.standings = self.downstream.take_standings(stream);
         }
         Some(message)
     }

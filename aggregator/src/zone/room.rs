@@ -61,9 +61,8 @@ impl Zone {
             }
             child.subscribe(bucket);
             // The class that tenants fold into must find room before they do.
-            if let Some(id) = self.keys.declare(bucket) {
-                self.fast_loop.add_key(id, self.keys.key(id), &self.board);
-                self.upstream.outbox.replace(id);
+            if let Some(line) = self.keys.declare(bucket, &mut self.upstream.outbox) {
+                self.fast_loop.open(line, &self.keys.lines.keys()[line.index()]);
             }
         }
     }

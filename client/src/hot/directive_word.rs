@@ -40,11 +40,60 @@ impl DirectiveWord {
         Self(u64::from(ratio.units()) << Self::RATIO_AT | Self::HELD)
     }
 
-    /// Makes the mark of a key that has no directive of its own and follows its bucket's default class, except that its
-    /// refusals are enforced or not as set here: in a canary that is divided by key. No directive looks like it, because
-    /// every directive is held.
-    pub(crate) const fn following(is_enforced: bool) -> Self {
-        Self(Self::INDEPENDENT).enforced(is_enforced)
+    /// Makes the mark of a key that has no directive of its own and follows its bucket's default class. No directive looks
+    /// like it, because every directive is held.
+    pub(crate) const fn following() -> Self {
+        Self(Self::INDEPENDENT)
+    }
+
+    /// Makes the mark of an established name, which follows its bucket's word for these.
+    pub(crate) const fn established() -> Self {
+        Self::following().with(Self::GUARDED, true)
+    }
+
+    /// Makes the mark of a name that is cut by a ratio of its own, with an independent draw: in one dithered coin with
+    /// names of smaller ratios it would be admitted too often. All else is that of the bucket's default class.
+    pub(crate) fn cut(ratio: DropRatio, at_tenant_limit: bool) -> Self {
+        let mark = Self(Self::following().0 | u64::from(ratio.units()) << Self::RATIO_AT);
+        mark.with(Self::COHERENT, true).at_tenant_limit(at_tenant_limit)
+    }
+
+    /// Enforces the refusals of a marked key or not, whatever the default class does: in a canary that is divided by key.
+    pub(crate) const fn on_side(self, is_enforced: bool) -> Self {
+        self.with(Self::COLD, true).enforced(is_enforced)
+    }
+
+    /// Returns the directive of a key with this mark. `class` is that of its bucket's default class, and `established`
+    /// that of the bucket's established names.
+    #[inline]
+    pub(crate) const fn resolve(self, class: Self, established: Self) -> Self {
+        if !class.is_held() {
+            return class;
+        }
+        let mut word = if self.is_guarded() { established } else { class };
+        if self.0 & Self::COHERENT != 0 {
+            let own = self.0 >> Self::RATIO_AT << Self::RATIO_AT;
+            word = Self(word.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT) | own);
+            word = word.with(Self::INDEPENDENT, true).at_tenant_limit(self.is_at_tenant_limit());
+        }
+        if self.is_cold() { word.enforced(self.is_enforced()) } else { word }
+    }
+
+    /// Sets the ratio.
+    pub(crate) fn with_ratio(self, ratio: DropRatio) -> Self {
+        let rest = self.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT);
+        Self(rest | u64::from(ratio.units()) << Self::RATIO_AT)
+    }
+
+    /// Returns the word as it is stored.
+    pub(crate) const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the word that was stored.
+    #[inline]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 
     /// True for a directive, and false for [`NOTHING`](Self::NOTHING) and for the mark of a
@@ -245,11 +294,21 @@ mod tests {
     }
 
     #[test]
-    fn mark_of_a_following_key_is_no_directive_and_admits() {
-        for is_enforced in [false, true] {
-            let mark = DirectiveWord::following(is_enforced);
-            assert!(!mark.is_held() && mark.admits() && mark != DirectiveWord::NOTHING);
-            assert_eq!(mark.is_enforced(), is_enforced);
+    fn mark_resolves_to_the_word_of_its_class() {
+        let ratio = |units| DropRatio::new(units).unwrap();
+        let class = DirectiveWord::new(ratio(8)).enforced(true).guarded(true).wait(WaitClass::LONGEST);
+        let established = class.with_ratio(ratio(4));
+        let cut = class.with_ratio(ratio(6)).coin(Coin::Independent);
+        for (mark, due) in [
+            (DirectiveWord::following(), class),
+            (DirectiveWord::established(), established),
+            (DirectiveWord::cut(ratio(6), false), cut),
+            (DirectiveWord::cut(ratio(6), true), cut.at_tenant_limit(true)),
+        ] {
+            assert!(!mark.is_held() && mark != DirectiveWord::NOTHING);
+            assert_eq!(mark.resolve(class, established), due);
+            assert_eq!(mark.on_side(false).resolve(class, established), due.enforced(false));
+            assert_eq!(mark.resolve(DirectiveWord::NOTHING, established), DirectiveWord::NOTHING);
         }
         assert!(DirectiveWord::new(DropRatio::NONE).is_held() && !DirectiveWord::NOTHING.is_held());
     }

@@ -82,6 +82,8 @@ pub(crate) struct Table {
     pub(crate) keys: Interner,
     /// The key of each bucket's default class plus one; 0 until it is assigned.
     default_keys: Box<[AtomicU32]>,
+    /// By bucket: the directive word of established names that have no ratio of their own.
+    established: Box<[AtomicU64]>,
     pub(crate) counters: ThreadCounters,
     /// By key: the tokens of its guard.
     guards: Box<[GuardPool]>,
@@ -140,6 +142,7 @@ impl Table {
             buckets: Interner::new(buckets_max, seed).reserving(buckets_max / DECLARED_ONLY),
             keys: Interner::new(keys_max, seed).reserving(declared_keys),
             default_keys: (0..buckets_max).map(|_| AtomicU32::new(0)).collect(),
+            established: (0..buckets_max).map(|_| AtomicU64::new(0)).collect(),
             // Threads hold batches of tokens by key and, after those, by bucket.
             counters: ThreadCounters::new(keys_max + buckets_max, thread_slots),
             guards: (0..keys_max).map(|_| GuardPool::default()).collect(),
@@ -229,17 +232,26 @@ impl Table {
         let follows = match own.directive() {
             DirectiveWord::NOTHING => self.keys.word(default_slot),
             directive if directive.is_held() => own,
-            mark => self.follow_marked(mark, default_slot),
+            _ => self.follow_marked(own, default_slot),
         };
         Target { key: own.id(), follows }
     }
 
     /// Lets a [marked](DirectiveWord::following) key follow its bucket's default class.
-    #[cold]
     #[inline(never)]
-    fn follow_marked(&self, mark: DirectiveWord, default_slot: u32) -> KeyWord {
+    fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
         let default = self.keys.word(default_slot);
-        KeyWord::new(default.id(), default.directive().enforced(mark.is_enforced()))
+        let established = self.established.get(self.keys.owner_of(own.id()) as usize);
+        let established = established.map_or(0, |word| word.load(Ordering::Acquire));
+        let word = own.directive().resolve(default.directive(), DirectiveWord::from_bits(established));
+        KeyWord::new(default.id(), word)
+    }
+
+    /// Publishes the word that the established names of a bucket follow.
+    pub(crate) fn publish_established(&self, bucket: u32, word: DirectiveWord) {
+        if let Some(established) = self.established.get(bucket as usize) {
+            established.store(word.to_bits(), Ordering::Release);
+        }
     }
 
     /// Returns the place of a key.

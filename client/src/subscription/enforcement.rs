@@ -8,7 +8,6 @@ use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name};
 use plimsoll_core::report::Side;
 use plimsoll_core::rollout::Cohort;
 
-use crate::hot::directive_word::DirectiveWord;
 
 /// The unit by which a canary's share is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,15 +100,5 @@ impl Stance<'_> {
     /// Returns true while the keys of this instance differ in their enforcement.
     pub(super) fn is_divided(&self) -> bool {
         self.mode == Mode::Canary && self.of.canary_by == CanaryBy::Key
-    }
-
-    /// Returns the word of a key without a directive of its own, which follows its bucket's default class.
-    pub(super) fn word_without_directive(&self, tenant: &str) -> DirectiveWord {
-        // The default class follows nothing.
-        if self.is_divided() && tenant != DEFAULT_TENANT {
-            DirectiveWord::following(self.enforces(tenant))
-        } else {
-            DirectiveWord::NOTHING
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! The exchange of reports and directives with the aggregators, by the rules of the protocol.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +8,16 @@ use std::time::Duration;
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, StaleDirective, Values};
 use plimsoll_core::exchange::Child;
-use plimsoll_core::names::{Bucket, KeyId};
+use plimsoll_core::law::tail::Standing;
+use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Batches, Counts, Evidence, Report, Role};
 
-use super::{ONLY, REPORT_INTERVAL_DEFAULT, Subscription};
+use super::{ONLY, Published, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::subscription::assignment::EndpointId;
+
+/// The established names in one greeting, at most. Further ones become established again.
+const ESTABLISHED_MAX: usize = 10_000;
 
 // === Streams ===
 
@@ -88,9 +93,13 @@ impl Subscription {
         let routing = self.routing.as_ref();
         let is_wanted = |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
         let subscribed = session.subscribe(now, self.buckets.len(), is_wanted);
+        let greets = session.greet();
+        let established = if greets { self.established(id) } else { BTreeSet::new() };
+        let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
         let leader = self.directives.leader();
         let mut report = Report {
-            identity: session.greet().then(|| self.identity.clone()),
+            identity: greets.then(|| self.identity.clone()),
+            established,
             time: Some(now),
             epoch: leader.map(|leader| leader.epoch),
             controller: leader.filter(|_| leader != session.leader()).and_then(|leader| leader.instance),
@@ -182,6 +191,7 @@ impl Subscription {
         }
         let mut changed = BTreeSet::new();
         if accepted.is_ok() {
+            self.apply_standings(id, &message.standings);
             for directive in message.buckets {
                 changed.extend(self.apply_directive(id, message.epoch, directive));
             }
@@ -195,6 +205,39 @@ impl Subscription {
             message.grants.into_iter().for_each(|(bucket, tokens)| self.apply_grant(id, &bucket, tokens));
         }
         accepted
+    }
+
+    /// Applies the standings of names, if the aggregator is the owner of their buckets.
+    fn apply_standings(&mut self, id: EndpointId, standings: &[(KeyId, Standing)]) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let keys = session.keys_of(standings.iter().map(|(id, _)| *id));
+        for (key, (_, standing)) in keys.into_iter().zip(standings) {
+            let Some(key) = key.filter(|key| (*key as usize) < self.registry.keys().len()) else { continue };
+            let at = self.table.keys.owner_of(key) as usize;
+            let is_owner =
+                self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id));
+            let Some(bucket) = self.buckets.get(at).filter(|_| is_owner) else { continue };
+            let posted = self.directives.get(bucket);
+            let (enforcement, registry) = (&self.enforcement, &self.registry);
+            let published = Published { id: at, bucket, posted, enforcement, registry };
+            self.publisher.set_standing(&self.table, published, key, *standing);
+        }
+    }
+
+    /// Returns the names that are held as established, for an aggregator that owns their buckets and may have
+    /// restarted: those with the most requests.
+    fn established(&self, id: EndpointId) -> BTreeSet<Key> {
+        let is_owned = |key: u32| {
+            let at = self.table.keys.owner_of(key) as usize;
+            self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id))
+        };
+        let keys = (0..self.registry.keys().len() as u32)
+            .filter(|key| self.publisher.names.of(*key).established && is_owned(*key));
+        let mut keys: Vec<(u64, u32)> =
+            keys.map(|key| (self.table.counters.counts(key).offered, key)).collect();
+        keys.sort_unstable_by_key(|(offered, _)| Reverse(*offered));
+        let most = keys.into_iter().take(ESTABLISHED_MAX);
+        most.map(|(_, key)| self.registry.keys()[key as usize].clone()).collect()
     }
 
     /// Adds tokens that an aggregator grants, if that is the owner of the bucket.

@@ -73,7 +73,7 @@ impl Subscription {
         };
         for change in self.registry.sweep(now, &self.table, stays, is_settled) {
             if let Change::Released(id) = change {
-                self.publisher.withdraw_key(id);
+                self.publisher.withdraw_key(self.table.keys.owner_of(id) as usize, id);
             }
         }
     }

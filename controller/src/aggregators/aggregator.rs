@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Board;
 use plimsoll_core::law::presence::presence;
+use plimsoll_core::law::tail::Tail;
 use plimsoll_core::law::{Parameters, smoothed};
 use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
@@ -27,6 +28,8 @@ pub(crate) struct Aggregator {
     fresh: Fresh,
     /// Requests offered and passed, by key, in the parts of a report whose last part has not come.
     staged: Vec<(KeyId, f64, f64)>,
+    /// The demand of unlisted names in the buckets where it cuts some, in its latest report.
+    pub(crate) tails: BTreeMap<Bucket, Tail>,
     /// The clients it had when it last reported counts.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.
@@ -88,6 +91,7 @@ impl Aggregator {
             rates: Vec::new(),
             fresh: Fresh::default(),
             staged: Vec::new(),
+            tails: BTreeMap::new(),
             clients: None,
             holds: BTreeMap::new(),
             first_holds: holds,
@@ -130,6 +134,9 @@ impl Aggregator {
             if !report.more {
                 self.add_staged(span);
             }
+        }
+        if !report.more && report.time.is_some() {
+            self.tails.clone_from(&report.tails);
         }
         // A restarted aggregator has no clients at first. It is sent the last number above zero, and waits
         // for as many clients.

@@ -51,16 +51,6 @@ impl Keys {
         self.open(&default_of(bucket));
     }
 
-    /// Adds a key that has no counts yet, if there is room.
-    pub(crate) fn expect(&mut self, key: &Key) {
-        self.place(key);
-    }
-
-    /// Returns true if half of the room is free. The rest is for keys with counts.
-    pub(crate) fn has_ample_room(&self) -> bool {
-        self.table.len() < self.keys_max / 2
-    }
-
     /// Returns true if a key has had no counts for long.
     pub(crate) fn is_idle(&self, now: MonoTime, id: KeyId) -> bool {
         now.since(self.table.value(id).counted) >= IDLE
@@ -168,11 +158,11 @@ pub(crate) struct Entering<'a> {
 }
 
 impl Ledger for Entering<'_> {
-    fn place(&mut self, key: &Key) -> Option<Place> {
+    fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
         self.keys.place(key)
     }
 
-    fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
+    fn add(&mut self, place: Option<Place>, _: KeyId, key: &Key, new: New) -> Option<Place> {
         let place = place.filter(|place| self.keys.table.is_current(*place)).or_else(|| self.keys.place(key));
         let own = place.map(|place| place.id);
         if let Some(account) = own.map(|own| self.keys.table.value_mut(own)) {

@@ -27,7 +27,7 @@ mod tests;
 mod tick;
 mod traffic;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+
 use std::sync::Arc;
 
 use plimsoll_core::directive::{Board, Epoch};
@@ -35,9 +35,9 @@ use plimsoll_core::exchange::Asker;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Key, Tenant};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{InstanceId, Report};
+use plimsoll_core::report::InstanceId;
 use plimsoll_policy::Policy;
 
 use self::held_policy::Policies;
@@ -49,7 +49,7 @@ use crate::aggregators::Aggregators;
 use crate::aggregators::leadership::Leadership;
 use crate::aggregators::liveness::Liveness;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::{BucketState, Buckets, Listing};
+use crate::bucket::{Buckets, Listing};
 use crate::rollout::Rollouts;
 use crate::state::DurableState;
 
@@ -61,10 +61,6 @@ pub(crate) use self::limits::{LimitAnswer, LimitChange};
 const CHILDREN_MAX: usize = 1_000;
 /// Keys at most. Tenants beyond it count as the class `default` of their bucket.
 const KEYS_MAX: usize = 1_000_000;
-/// Established tenants of greetings that wait to be taken over, at most. Further ones become established again.
-const RECALLS_MAX: usize = 131_072;
-/// The most of them that are taken over with one greeting, and in one tick.
-const RECALLED_AT_ONCE: usize = 4_096;
 
 /// One controller's state.
 #[derive(Debug)]
@@ -87,8 +83,6 @@ pub struct Brain {
     pub(crate) buckets: Buckets,
     pub(crate) limits: Limits,
     rollouts: Rollouts,
-    /// The tenants that greetings call established and that are not taken over yet.
-    recalls: VecDeque<Key>,
     /// The time of the latest search for idle buckets.
     swept: MonoTime,
 }
@@ -139,7 +133,6 @@ impl Brain {
             buckets: Buckets::default(),
             limits: Limits::default(),
             rollouts,
-            recalls: VecDeque::new(),
             swept: now,
         };
         brain.on_policy(policy);
@@ -180,34 +173,6 @@ impl Brain {
         for (id, key) in self.keys.take_new() {
             if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
                 bucket.add_key(id, &key.tenant);
-            }
-        }
-    }
-
-    /// Takes over from a greeting which unlisted tenants an earlier controller called established, in buckets that
-    /// are young under this one.
-    fn recall_tenants(&mut self, report: &Report) {
-        let is_young = |key: &&Key| self.buckets.get(&key.bucket).is_some_and(BucketState::is_young);
-        let room = RECALLS_MAX.saturating_sub(self.recalls.len());
-        self.recalls.extend(report.established.iter().filter(is_young).take(room).cloned());
-        self.recall_some();
-    }
-
-    /// Takes over some of the tenants that greetings have named; each tick takes over further ones.
-    fn recall_some(&mut self) {
-        let some: Vec<Key> = self.recalls.drain(..self.recalls.len().min(RECALLED_AT_ONCE)).collect();
-        let mut by_bucket: HashMap<&Bucket, HashSet<&Tenant>> = HashMap::new();
-        for key in &some {
-            let is_young = self.buckets.get(&key.bucket).is_some_and(BucketState::is_young);
-            if is_young && self.keys.has_ample_room() {
-                self.keys.expect(key);
-                by_bucket.entry(&key.bucket).or_default().insert(&key.tenant);
-            }
-        }
-        self.introduce_keys();
-        for (name, tenants) in by_bucket {
-            if let Some(bucket) = self.buckets.get_mut(name) {
-                bucket.recall(&tenants, &self.parameters);
             }
         }
     }

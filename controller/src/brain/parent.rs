@@ -43,9 +43,6 @@ impl Parent for Brain {
         }
         let is_new_drill = self.learn_kills(now, &child, &report);
         let has_new_buckets = self.ensure_buckets(now, stream, &report);
-        if greets {
-            self.recall_tenants(&report);
-        }
         if greets || has_new_buckets || self.aggregators.revision != revision {
             self.assign_holds();
         }

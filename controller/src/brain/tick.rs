@@ -23,7 +23,6 @@ impl Brain {
         self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
         self.on_time(now, unix_s);
         self.aggregators.on_tick(since_last, &self.parameters);
-        self.recall_some();
         self.sample_minute(now, unix_s);
         self.expire_aggregators(now, unix_s);
         self.evict_keys(now);

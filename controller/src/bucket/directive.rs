@@ -2,7 +2,7 @@
 
 use plimsoll_core::decision::Coin;
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
-use plimsoll_core::law::{Class, LawName, Weight};
+use plimsoll_core::law::{LawName, Weight};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
@@ -51,6 +51,8 @@ impl BucketState {
                 presences: Some(self.presences),
                 hold: zone.and_then(|zone| zone.hold).and_then(Rate::computed),
                 headroom: sent.and_then(|zone| zone.headroom),
+                new_share: sent.and_then(|zone| zone.new_share),
+                cut: None,
                 clients: None,
                 pool: None,
                 quotas: Some(self.terms.quotas.clone()),
@@ -72,8 +74,6 @@ impl BucketState {
             weight,
             floor,
             tenant_limit: self.terms.tenant_limit,
-            declared: !tenant.class.is_unlisted(),
-            established: tenant.class == Class::Established,
         }
     }
 }

@@ -3,9 +3,9 @@
 
 mod candidate;
 mod directive;
-mod growth;
 mod quota_drops;
 mod registry;
+mod tails;
 mod tenants;
 mod tick;
 
@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{Headroom, OnSilence, Unlisted};
+use plimsoll_core::directive::{Headroom, NewShare, OnSilence, Unlisted};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Balance, Burst, LawName, Parameters, Part};
+use plimsoll_core::law::{Balance, Burst, LawName, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::quota::BucketQuotas;
@@ -97,6 +97,8 @@ struct ZoneShare {
     parts: Vec<Part>,
     /// Its part of the headroom that all tenants share, once it was sent one.
     headroom: Option<Headroom>,
+    /// Its part of the traffic of new names, as far as it shows it.
+    new_share: Option<NewShare>,
     /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
     hold: Option<f64>,
     /// The requests by which the balance was moved on assumptions while it was silent; `None` while it was
@@ -176,7 +178,7 @@ impl BucketState {
         self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.candidate = Candidate::configured(self.candidate, of_bucket);
-        self.tenants = std::mem::take(&mut self.tenants).configured(policy);
+        self.tenants = BucketTenants::new(policy);
         self.bursts.retain(|tenant, _| policy.is_listed(tenant));
         self.clear_allocations();
     }
@@ -186,23 +188,9 @@ impl BucketState {
         self.tenants.add(key, tenant);
     }
 
-    /// True in the first minutes with unlisted tenants under this controller.
-    pub(crate) const fn is_young(&self) -> bool {
-        self.tenants.growth.is_young
-    }
-
-    /// Takes over which of its unlisted tenants were established under an earlier controller.
-    pub(crate) fn recall(&mut self, tenants: &HashSet<&Tenant>, parameters: &Parameters) {
-        if self.tenants.recall(tenants, parameters) {
-            self.clear_allocations();
-        }
-    }
-
     /// Removes keys of tenants that the policy does not list.
     pub(crate) fn remove_keys(&mut self, keys: &HashSet<KeyId>) {
-        if self.tenants.remove(keys) {
-            self.clear_allocations();
-        }
+        self.tenants.remove(keys);
     }
 
     /// The name of the bucket, and the part of its limit that an aggregator was sent to live on.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Headroom;
 use plimsoll_core::law::presence::{HELD, Presences};
-use plimsoll_core::law::{Balance, Child, Claimant, Class, Division, LawName, Parameters, Whole};
+use plimsoll_core::law::{Balance, Child, Claimant, Division, LawName, Parameters, Whole};
 use plimsoll_core::names::KeyId;
 use plimsoll_core::quantity::{DropRatio, Rate};
 use plimsoll_policy::{Policy, Release};
 
+use super::tails::ZoneTails;
 use super::tenants::BucketTenant;
 use super::{BucketState, Share};
 use crate::aggregators::{Activity, Aggregator, Aggregators, Place};
@@ -77,12 +78,15 @@ impl BucketState {
         self.presences = Presences::sum([total].into_iter());
         let presences = total.max(1.0);
 
-        let rate = |key| served.iter().map(|served| served.presence * served.aggregator.rate(key)).sum();
-        if self.tenants.select(rate, tick.since_last, tick.parameters) {
-            self.shares.clear();
-        }
-        for Served { aggregator, rates, .. } in &mut served {
+        let zones = served.iter().map(|served| (served.aggregator.tails.get(&self.name), served.presence));
+        let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
+        let tails = ZoneTails::new(zones, self.floor(tick.policy), tenant_limit);
+        for (at, Served { aggregator, rates, .. }) in served.iter_mut().enumerate() {
             self.tenants.gather(|key| aggregator.rate(key), rates);
+            // What exceeds the tenant limits of unlisted names is refused in any case.
+            if let Some(rate) = rates.get_mut(self.tenants.class()) {
+                *rate *= tails.within(at);
+            }
         }
         self.shares.resize(self.tenants.len(), Share::default());
         for (at, share) in self.shares.iter_mut().enumerate() {
@@ -99,9 +103,16 @@ impl BucketState {
                 divisible
             }
         };
-        self.divide(tick, target, divisible, scratch);
-        for served in &served {
-            self.split(served, presences, scratch, tick.parameters);
+        self.divide(tick, target, divisible, &tails, scratch);
+        let class = self.shares.get(self.tenants.class());
+        let sent = class.filter(|class| class.offered > class.allocation);
+        let of_class = sent.and_then(|class| tails.shares(class.allocation));
+        for (at, served) in served.iter().enumerate() {
+            let of_class = of_class.as_ref().and_then(|shares| shares.get(at)).copied();
+            self.split(served, presences, of_class, scratch, tick.parameters);
+            if let Some(zone) = self.zones.get_mut(served.place) {
+                zone.new_share = tails.new_share(at);
+            }
         }
     }
 
@@ -182,51 +193,49 @@ impl BucketState {
         let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight.get();
         let sum_passed = |key: KeyId| served.iter().map(|served| served.aggregator.passed(key)).sum();
         self.tenants.gather(sum_passed, &mut scratch.counts);
-        // All unlisted tenants share the weight of the class `default`.
-        let (mut class_offered, mut class_passed, mut active) = (0.0, 0.0, 0.0);
-        for ((tenant, share), passed) in self.tenants.iter().zip(&self.shares).zip(&scratch.counts) {
-            if tenant.class == Class::Listed {
-                active += if share.offered > 0.0 { plain(tenant) } else { 0.0 };
-            } else {
-                class_offered += share.offered;
-                class_passed += passed;
-            }
-        }
-        let default = self.tenants.iter().find(|tenant| tenant.class == Class::Default).map_or(1.0, plain);
-        active += if class_offered > 0.0 { default } else { 0.0 };
+        let active = self.tenants.iter().zip(&self.shares).filter(|(_, share)| share.offered > 0.0);
+        let active: f64 = active.map(|(tenant, _)| plain(tenant)).sum();
         for ((entry, share), passed) in self.tenants.iter().zip(&mut self.shares).zip(&scratch.counts) {
             let tenant = tick.policy.tenant(&entry.name);
             let weight = tenant.weight_at(tick.unix_s).get();
             let multiplier = tenant.burst_multiplier.get();
             share.weight = weight;
-            if entry.class.is_unlisted() || multiplier <= 1.0 {
+            if multiplier <= 1.0 {
                 continue;
             }
-            let passed = if entry.class == Class::Default { class_passed } else { *passed };
             // Without any active tenant the whole limit would be the fair part of this one.
             let fair = if active > 0.0 { tenant.weight.get() * limit / active } else { limit };
             let burst = self.bursts.entry(entry.name.clone()).or_default();
             share.weight = weight
-                * burst.on_tick(tick.since_last.as_secs_f64(), fair, passed, multiplier, tick.parameters);
+                * burst.on_tick(tick.since_last.as_secs_f64(), fair, *passed, multiplier, tick.parameters);
         }
     }
 
     /// Divides `target` among tenants for zones that are sent rates, and `divisible` for zones that live on
     /// holds.
-    fn divide(&mut self, tick: &Tick<'_>, target: f64, divisible: f64, scratch: &mut Scratch) {
-        let floor = match self.terms.law {
-            LawName::Balanced => tick.policy.fairness().min_floor.per_second(),
-            LawName::Proportional => 0.0,
-        };
+    fn divide(
+        &mut self,
+        tick: &Tick<'_>,
+        target: f64,
+        divisible: f64,
+        tails: &ZoneTails<'_>,
+        scratch: &mut Scratch,
+    ) {
+        let floor = self.floor(tick.policy);
         let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
         scratch.claimants.clear();
-        scratch.claimants.extend(self.tenants.iter().zip(&self.shares).map(|(tenant, share)| Claimant {
+        scratch.claimants.extend(self.shares.iter().map(|share| Claimant {
             offered: share.offered,
             weight: share.weight,
             floor,
             tenant_limit,
-            class: tenant.class,
         }));
+        if let Some(class) = scratch.claimants.get_mut(self.tenants.class()) {
+            // The tenant limit is of each name. So is the floor, but names that a caller invents must leave half to the
+            // tenants that the policy lists.
+            class.tenant_limit = f64::INFINITY;
+            class.floor = floor.max(tails.floors().min(target / 2.0));
+        }
         scratch.division.divide(self.terms.law, target, divisible, &scratch.claimants);
         scratch.holding.divide(self.terms.law, divisible, divisible, &scratch.claimants);
         let given = scratch.claimants.iter().zip(scratch.division.allocations());
@@ -253,8 +262,26 @@ impl BucketState {
         }
     }
 
-    /// Gives one zone its part of every allocation. A silent zone keeps the hold that it was sent last.
-    fn split(&mut self, served: &Served<'_>, presences: f64, scratch: &Scratch, parameters: &Parameters) {
+    /// The floor of each tenant in requests/s.
+    fn floor(&self, policy: &Policy) -> f64 {
+        match self.terms.law {
+            LawName::Balanced => policy.fairness().min_floor.per_second(),
+            LawName::Proportional => 0.0,
+        }
+    }
+
+    /// Gives one zone its part of every allocation, of that of the class `default` the part `of_class` if it is known. A
+    /// silent zone keeps the hold that it was sent last.
+    fn split(
+        &mut self,
+        served: &Served<'_>,
+        presences: f64,
+        of_class: Option<f64>,
+        scratch: &Scratch,
+        parameters: &Parameters,
+    ) {
+        let class = self.tenants.class();
+        let share_of = |at: usize| of_class.filter(|_| at == class);
         let Served { place, aggregator, presence, rates } = served;
         let Some(zone) = self.zones.get_mut(*place) else {
             debug_assert!(false, "settling the balance adds every zone that is sent rates");
@@ -264,7 +291,9 @@ impl BucketState {
         let child = Child { presence: *presence, presences };
         zone.parts.clear();
         zone.parts
-            .extend(scratch.sent.iter().zip(rates).map(|(whole, rate)| whole.part(child, *rate, parameters)));
+            .extend(scratch.sent.iter().zip(rates).enumerate().map(|(at, (whole, rate))| {
+                whole.part(child, *rate, share_of(at), parameters)
+            }));
         let offered: f64 = scratch.sent.iter().map(|whole| whole.offered).sum();
         let of_headroom = child.headroom_part(offered, rates.iter().sum(), parameters);
         zone.headroom = Some(match scratch.division.headroom() {

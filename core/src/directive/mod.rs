@@ -5,6 +5,7 @@ mod fanout;
 mod headroom;
 mod leader;
 mod sequence;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod unlisted;
@@ -14,6 +15,7 @@ pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
 pub use headroom::{Headroom, InvalidPoolDepth, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};
 pub use sequence::{Sequence, StaleDirective};
+pub use tail::{InvalidNewShare, NewShare, TailCut};
 pub use unlisted::{NEAREST_BYTES_MAX, Unlisted};
 
 use std::collections::BTreeMap;
@@ -28,7 +30,8 @@ use crate::kill::drill::Drill;
 use crate::kill::{Kill, KillGeneration};
 use crate::law::Weight;
 use crate::law::presence::Presences;
-use crate::names::{Bucket, Tenant};
+use crate::law::tail::Standing;
+use crate::names::{Bucket, KeyId, Tenant};
 use crate::quantity::{DropRatio, Limit, Rate};
 use crate::quota::BucketQuotas;
 use crate::report::{Echo, InstanceId};
@@ -42,6 +45,8 @@ pub struct Epoch(pub u64);
 
 /// The grants in one message, at most; further ones wait for the next.
 pub const GRANTS_MAX: usize = 64;
+/// The standings in one message, at most; further ones wait for the next.
+pub const STANDINGS_MAX: usize = 16_384;
 
 /// A message from a parent to a child.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -81,6 +86,9 @@ pub struct Directives {
     /// To a client that has just joined: tokens for requests at once, by bucket, in addition to those of its pool. They
     /// are granted once and lapse. At most [`GRANTS_MAX`].
     pub grants: BTreeMap<Bucket, Tokens>,
+    /// To a client: the standings of unlisted names that it reported and that differ from those sent before on this
+    /// stream, by its own ids, ascending. At most [`STANDINGS_MAX`].
+    pub standings: Vec<(KeyId, Standing)>,
     /// The changes, by bucket.
     pub buckets: Vec<BucketDirective>,
 }
@@ -135,6 +143,10 @@ pub struct Terms {
     pub clients: Option<u32>,
     /// To a client: the headroom pool of the zone. Absent means unchanged.
     pub pool: Option<ZonePool>,
+    /// To a client: the levels to which unlisted names are cut. Absent means unchanged.
+    pub cut: Option<TailCut>,
+    /// To an aggregator: its part of the traffic of new unlisted names. Absent means unchanged.
+    pub new_share: Option<NewShare>,
     /// The exact quotas, which clients enforce behind the coin. Absent means unchanged.
     pub quotas: Option<BucketQuotas>,
 }
@@ -188,11 +200,6 @@ pub struct Entitlement {
     pub floor: Rate,
     /// The tenant limit over all zones.
     pub tenant_limit: Option<Rate>,
-    /// True if the policy lists the tenant. All unlisted tenants share the entitlement of the default class.
-    pub declared: bool,
-    /// True for an unlisted tenant that has had traffic for long enough to count as one of its own among
-    /// the tenants of the default class.
-    pub established: bool,
 }
 
 impl Terms {
@@ -203,6 +210,8 @@ impl Terms {
             hold: self.hold.or(held.hold),
             headroom: self.headroom.or(held.headroom),
             pool: self.pool.or(held.pool),
+            cut: self.cut.or(held.cut),
+            new_share: self.new_share.or(held.new_share),
             quotas: self.quotas.or_else(|| held.quotas.clone()),
             ..self
         }

@@ -17,12 +17,13 @@ mod guard;
 mod headroom;
 mod parameters;
 mod smoothing;
+pub mod tail;
 mod weight;
 mod zones;
 
 pub use balance::Balance;
 pub use burst::Burst;
-pub use fairness::{Claimant, Class, Division, HeldPart, divide_hold};
+pub use fairness::{Claimant, Division, HeldPart, divide_hold};
 pub use fast_loop::{Spread, Window, fast_ratio};
 pub use guard::{Guard, SLACK_PERIOD, Slack, ZoneGuard, client_rate};
 pub use headroom::{FirstExcess, Grants, LearnedDepth, ZoneClaimant, divide_room};

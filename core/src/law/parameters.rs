@@ -109,17 +109,26 @@ pub struct Parameters {
     pub burst_time: Duration,
     /// The share of a full burst credit below which the boost begins to fade.
     pub burst_fade: f64,
-    /// The interval at which the traffic of unlisted tenants is looked at, to tell established ones from new
+    /// The memory of the rate of an unlisted name.
+    pub name_memory: Duration,
+    /// The memory that shows a sudden change of that rate.
+    pub name_memory_fast: Duration,
+    /// The requests in the memory from which on a name's own counts tell its rate.
+    pub name_counts: f64,
+    /// The requests in the memory below which they tell it no more.
+    pub name_counts_kept: f64,
+    /// The interval at which the traffic of unlisted names is looked at, to tell established ones from new
     /// names.
     pub tenant_sample: Duration,
-    /// The number of looks with traffic after which an unlisted tenant is established: it has come back for a
-    /// minute, as a name that is invented for one request does not.
+    /// The number of looks with traffic after which an unlisted name is established: it came back, as a name
+    /// that is invented for one request does not.
     pub tenant_samples: u8,
-    /// The time in which the established tenants of a bucket at most double, so that a flood of names that
-    /// stay costs the tenants before it half of their share only once in this time. In the first such time of
-    /// a bucket any number of tenants is established.
+    /// The time from a class's first request on in which every name that arrives is established.
+    pub tenant_young: Duration,
+    /// The time in which the established names of a class at most double, so that a flood of names that
+    /// stay costs the tenants before it half of their share only once in this time.
     pub tenant_growth: Duration,
-    /// The number of tenants that may be established in one `tenant_growth`, however few there are.
+    /// The number of names that may be established in one `tenant_growth`, however few there are.
     pub tenant_growth_min: usize,
     /// The longest wait of a starting controller for roll-ups with counts before it sends rates.
     pub start_wait: Duration,
@@ -183,8 +192,13 @@ impl Default for Parameters {
             refill: Duration::from_millis(10),
             burst_time: Duration::from_secs(2),
             burst_fade: 0.2,
+            name_memory: Duration::from_secs(30),
+            name_memory_fast: Duration::from_secs(1),
+            name_counts: 8.0,
+            name_counts_kept: 4.0,
             tenant_sample: Duration::from_secs(10),
-            tenant_samples: 6,
+            tenant_samples: 2,
+            tenant_young: Duration::from_secs(60),
             tenant_growth: Duration::from_secs(180),
             tenant_growth_min: 5,
             start_wait: Duration::from_secs(5),

@@ -240,7 +240,7 @@ impl Books {
             entered.counted = entered.counted.saturating_add(new.delta.counts.asked());
             if new.delta != Tally::ZERO {
                 let place = line.place();
-                let went = ledger.add(place, &defined.key, new);
+                let went = ledger.add(place, id, &defined.key, new);
                 if went != place {
                     line.place = went.unwrap_or(NOWHERE);
                 }
@@ -284,7 +284,7 @@ impl Books {
         ledger: &mut impl Ledger,
         entered: &mut Entered,
     ) {
-        let place = ledger.place(&definition.key);
+        let place = ledger.place(id, &definition.key);
         entered.rejected_keys += usize::from(place.is_none());
         // A memory above what the child ever sent is of another process that used its instance.
         let remembered = self

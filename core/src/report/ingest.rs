@@ -31,11 +31,12 @@ pub trait Ledger {
         let _ = (span, first_span);
     }
 
-    /// Returns the place of a key; `None` if there is no room, not even in a shared place.
-    fn place(&mut self, key: &Key) -> Option<Place>;
+    /// Returns the place of a key, which the child calls `id` from now on; `None` if there is no room, not even in a
+    /// shared place.
+    fn place(&mut self, id: KeyId, key: &Key) -> Option<Place>;
 
     /// Adds new counts of a key at its [`place`](Self::place). Returns the place that it has from then on.
-    fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place>;
+    fn add(&mut self, place: Option<Place>, id: KeyId, key: &Key, new: New) -> Option<Place>;
 }
 
 /// The counts that one report added to one key of a parent that never reuses ids.
@@ -80,11 +81,11 @@ pub(super) struct Noted<F> {
 }
 
 impl<F: FnMut(&Key) -> Option<KeyId>> Ledger for Noted<F> {
-    fn place(&mut self, key: &Key) -> Option<Place> {
+    fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
         (self.intern)(key).map(|id| Place { id, generation: 0 })
     }
 
-    fn add(&mut self, place: Option<Place>, _key: &Key, new: New) -> Option<Place> {
+    fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
         let own = place.map(|place| place.id);
         self.entries.push(Entry { own, delta: new.delta, origin: new.origin });
         place

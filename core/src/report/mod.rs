@@ -32,6 +32,7 @@ use crate::directive::{Epoch, Leader};
 use crate::exchange::Path;
 use crate::kill::drill::{Drill, Spread};
 use crate::kill::{KillClaim, KillGeneration, KillOrder, OrderId, Scope};
+use crate::law::tail::Tail;
 use crate::names::{Bucket, Key, KeyId, Zone};
 use crate::quantity::{MonoTime, Rate};
 
@@ -110,9 +111,11 @@ pub struct Report {
     pub unsubscriptions: Vec<Bucket>,
     /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
     pub holds: BTreeMap<Bucket, Rate>,
-    /// From an aggregator, in a greeting: the unlisted tenants that its directives call established, which a
-    /// controller that has just started does not know.
+    /// From a client, in a greeting: the unlisted names that it holds as established, which an aggregator that has
+    /// just started does not know.
     pub established: BTreeSet<Key>,
+    /// From an aggregator: the demand of the unlisted names of each bucket that cuts some of them.
+    pub tails: BTreeMap<Bucket, Tail>,
     /// Keys new on this stream, by the child's ids. They apply before the tallies of the same report.
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
@@ -152,6 +155,10 @@ impl Report {
         if first.seq < later.seq {
             first.subscriptions.retain(|bucket| !later.unsubscriptions.contains(bucket));
         }
+        if first.seq < later.seq {
+            first.tails.clear();
+        }
+        first.tails.append(&mut later.tails);
         first.seq = later.seq;
         first.identity = first.identity.or(later.identity);
         first.time = first.time.max(later.time);

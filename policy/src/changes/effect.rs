@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::law::{Claimant, Class, Division, LawName};
+use plimsoll_core::law::{Claimant, Division, LawName};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{Limit, Rate};
 
@@ -77,29 +77,39 @@ impl<'a> Regime<'a> {
             LawName::Proportional => 0.0,
         };
         let tenant_limit = terms.entry.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
-        let claimant = |tenant: &Tenant, offered: f64| Claimant {
-            offered,
-            weight: self.policy.tenant(tenant).weight_at(unix_s).get(),
-            floor,
-            tenant_limit,
-            class: Class::of(tenant, self.policy.is_listed(tenant), true),
-        };
-        let mut claimants: Vec<Claimant> =
-            offered.iter().map(|(tenant, offered)| claimant(tenant, *offered)).collect();
-        // The class has its weight also while all of its requests come from tenants with a key of their own.
-        let default = Tenant::default_class();
-        if !offered.contains_key(&default) {
-            claimants.push(claimant(&default, 0.0));
-        }
-        let mut division = Division::default();
-        division.divide(terms.entry.law, limit, limit, &claimants);
+        let class = Tenant::default_class();
+        let weight = |tenant| self.policy.tenant(tenant).weight_at(unix_s).get();
+        let claimants = offered.iter().map(|(tenant, offered)| {
+            // `default` stands for many tenants, so the limit of one tenant does not apply.
+            let tenant_limit = if *tenant == class { f64::INFINITY } else { tenant_limit };
+            let claimant = Claimant { offered: *offered, weight: weight(tenant), floor, tenant_limit };
+            (*tenant != class && self.policy.is_listed(tenant), claimant)
+        });
+        let claimants: Vec<(bool, Claimant)> = claimants.collect();
+        let of_class = claimants.iter().filter(|(is_listed, _)| !is_listed).map(|(_, claimant)| *claimant);
+        let names: Vec<Claimant> =
+            of_class.map(|claimant| Claimant { weight: 1.0, floor: 0.0, ..claimant }).collect();
+        // All names that the policy does not list are one key of the law.
+        let asked = names.iter().map(Claimant::demand).sum();
+        let class = Claimant { offered: asked, weight: weight(&class), floor, tenant_limit: f64::INFINITY };
+        let listed = claimants.iter().filter(|(is_listed, _)| *is_listed).map(|(_, claimant)| *claimant);
+        let all: Vec<Claimant> = listed.chain([class]).collect();
+        let (mut division, mut of_names) = (Division::default(), Division::default());
+        division.divide(terms.entry.law, limit, limit, &all);
+        let left = division.allocations().last().copied().unwrap_or_default();
+        of_names.divide(LawName::Balanced, left, left, &names);
+        let (mut listed, mut names) = (division.allocations().iter(), of_names.allocations().iter());
+        let allocations = claimants.iter().map(|(is_listed, _)| {
+            let next = if *is_listed { listed.next() } else { names.next() };
+            next.copied().unwrap_or_default()
+        });
         let carried_out = match terms.stage {
             Mode::Shadow => 0.0,
             Mode::Canary => terms.entry.rollout.canary_percent.get() / 100.0,
             Mode::Enforce => 1.0,
         };
-        let refused = |(offered, allocation): (&f64, &f64)| (offered - allocation).max(0.0) * carried_out;
-        offered.values().zip(division.allocations()).map(refused).collect()
+        let refused = |(offered, allocation): (&f64, f64)| (offered - allocation).max(0.0) * carried_out;
+        offered.values().zip(allocations).map(refused).collect()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Reasons to reject a message before any of it reaches a state machine.
 
-use plimsoll_core::directive::InvalidPoolDepth;
+use plimsoll_core::directive::{InvalidNewShare, InvalidPoolDepth};
 use plimsoll_core::law::InvalidWeight;
 use plimsoll_core::law::presence::InvalidPresences;
+use plimsoll_core::law::tail::InvalidStanding;
 use plimsoll_core::names::InvalidName;
 use plimsoll_core::quantity::{InvalidRate, InvalidRatio};
 use plimsoll_core::quota::{InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate};
@@ -33,6 +34,12 @@ pub enum DecodeError {
     /// A factor on the depth of pools outside 1 to 12.
     #[error("pool.depth_milli: {0}")]
     PoolDepth(#[from] InvalidPoolDepth),
+    /// A part of new traffic above the whole.
+    #[error("new_share: {0}")]
+    NewShare(#[from] InvalidNewShare),
+    /// A standing that no name has.
+    #[error("standings: {0}")]
+    Standing(#[from] InvalidStanding),
     /// A quota without tokens or time, or with too many.
     #[error("quotas: {0}")]
     QuotaRate(#[from] InvalidQuotaRate),
@@ -105,8 +112,8 @@ pub enum DecodeError {
     /// Deltas that add up to more than 64 bits.
     #[error("count_deltas: the counts of id {0} exceed 64 bits")]
     Overflow(u32),
-    /// A latency bin above the last one of the histogram.
-    #[error("evidence.latency_bin_gaps: bin {0} does not exist")]
+    /// A bin above the last one, of latencies or of the rates of names.
+    #[error("bin_gaps: bin {0} does not exist")]
     Bin(u32),
     /// Bucket directives from a parent that never received any from a controller.
     #[error("buckets: a message without an epoch must not carry any")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, KeyDirective, OnSilence, Terms, Unlisted, Values,
+    BucketDirective, Directives, Entitlement, KeyDirective, NewShare, OnSilence, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration};
@@ -23,6 +23,7 @@ use super::headroom::{
 };
 use super::kill::{decode_kills, encode_kill};
 use super::quotas::{decode_quotas, encode_quotas};
+use super::tail::{decode_cut, decode_standings, encode_cut, encode_standings};
 use super::scalars::{
     check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
     encode_millis, encode_rate,
@@ -53,6 +54,7 @@ pub(super) fn decode_mode(value: i32) -> Result<Mode, DecodeError> {
 
 /// Encodes everything but the buckets, which every part repeats.
 pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
+    let (standing_id_gaps, standings) = encode_standings(&directives.standings);
     wire::Directives {
         epoch: directives.epoch.map(|epoch| epoch.0),
         controller: directives.controller.map(encode_instance),
@@ -72,6 +74,8 @@ pub(crate) fn encode_head(directives: &Directives) -> wire::Directives {
         aggregators_above: directives.above,
         parent_instance: directives.parent.map(encode_instance),
         grants: directives.grants.iter().map(|(bucket, tokens)| encode_grant(bucket, *tokens)).collect(),
+        standing_id_gaps,
+        standings,
         ..wire::Directives::default()
     }
 }
@@ -115,6 +119,8 @@ pub(crate) fn bucket_piece(
         clients: terms.clients,
         headroom: terms.headroom.map(encode_headroom),
         pool: terms.pool.map(encode_pool),
+        cut: terms.cut.map(encode_cut),
+        new_share: terms.new_share.map(NewShare::millionths),
         coherence: terms.coherence.map(encode_coherence),
         quotas: terms.quotas.as_ref().map(encode_quotas),
         keys: keys.iter().map(encode_key).collect(),
@@ -131,8 +137,6 @@ fn encode_key(key: &KeyDirective) -> wire::KeyDirective {
             weight_nano: (entitlement.weight.get() * WEIGHT_UNIT).round() as u64,
             floor_milli_rps: encode_rate(entitlement.floor),
             tenant_limit_milli_rps: entitlement.tenant_limit.map(encode_rate),
-            declared: entitlement.declared,
-            established: entitlement.established,
         }),
         guard_milli_rps: key.values.guard.map(encode_rate),
         offered_milli_rps: key.values.offered.map(encode_rate),
@@ -211,6 +215,7 @@ fn decode_part(part: wire::Directives) -> Result<Directives, DecodeError> {
         above: part.aggregators_above,
         parent: decode_optional_instance(part.parent_instance)?,
         grants: decode_grants(&part.grants)?,
+        standings: decode_standings(&part.standing_id_gaps, &part.standings)?,
         buckets: part.buckets.into_iter().map(decode_bucket).collect::<Result<_, _>>()?,
     })
 }
@@ -250,6 +255,8 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         clients: bucket.clients,
         headroom: decode_headroom(bucket.headroom)?,
         pool: bucket.pool.map(decode_pool).transpose()?,
+        cut: bucket.cut.map(decode_cut).transpose()?,
+        new_share: bucket.new_share.map(NewShare::new).transpose()?,
         coherence: bucket.coherence.map(decode_coherence).transpose()?,
         quotas: bucket.quotas.as_ref().map(decode_quotas).transpose()?,
     };
@@ -273,8 +280,6 @@ fn decode_key(key: wire::KeyDirective) -> Result<KeyDirective, DecodeError> {
             weight: Weight::new(entitlement.weight_nano as f64 / WEIGHT_UNIT)?,
             floor: decode_rate(entitlement.floor_milli_rps)?,
             tenant_limit: entitlement.tenant_limit_milli_rps.map(decode_rate).transpose()?,
-            declared: entitlement.declared,
-            established: entitlement.established,
         })
     };
     Ok(KeyDirective {

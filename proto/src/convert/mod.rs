@@ -9,6 +9,7 @@ mod kill;
 mod quotas;
 mod report;
 mod scalars;
+mod tail;
 
 pub use decode_error::DecodeError;
 pub use directives::DirectivesDecoder;

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use plimsoll_core::rollout::Cohort;
 
 use super::Published;
-use crate::hot::directive_word::DirectiveWord;
+use super::names::Names;
 use crate::hot::table::Table;
 use crate::subscription::enforcement::{Division, Stance};
 
@@ -28,7 +28,13 @@ impl Divisions {
     /// Publishes the sides of a bucket's keys, and marks them if it is in canary now. Must be called before its
     /// directive is published, so that no key follows the side of the default class for a moment. Linear in the keys
     /// when the canary begins or its share changes, and else constant.
-    pub(super) fn begin(&mut self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
+    pub(super) fn begin(
+        &mut self,
+        table: &Table,
+        published: Published<'_>,
+        names: &Names,
+        stance: &Stance<'_>,
+    ) {
         let Division::ByKey(cohort) = stance.division() else { return };
         let id = published.id;
         let is_new_cohort = self.cohorts.insert(id, cohort) != Some(cohort);
@@ -40,20 +46,26 @@ impl Divisions {
             let tenant = name.tenant.as_str();
             table.responses.set_side(key, stance.side(tenant));
             if stance.is_divided() && !table.has_own_directive(key) {
-                table.publish(key, stance.word_without_directive(tenant));
+                table.publish(key, names.word(key, tenant, published.cut(), stance));
             }
         }
     }
 
     /// Removes the marks of a bucket that has left the canary. Must be called after its directive was published, so that
     /// a kill stops the default class first.
-    pub(super) fn end(&mut self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
+    pub(super) fn end(
+        &mut self,
+        table: &Table,
+        published: Published<'_>,
+        names: &Names,
+        stance: &Stance<'_>,
+    ) {
         if stance.is_divided() || !self.marked.remove(&published.id) {
             return;
         }
-        for (key, _) in published.registry.present(table, published.id as u32) {
+        for (key, name) in published.registry.present(table, published.id as u32) {
             if !table.has_own_directive(key) {
-                table.publish(key, DirectiveWord::NOTHING);
+                table.publish(key, names.word(key, name.tenant.as_str(), published.cut(), stance));
             }
         }
     }

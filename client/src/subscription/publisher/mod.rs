@@ -2,14 +2,16 @@
 //! guard per key, and a headroom pool.
 
 mod division;
+mod names;
 mod waits;
 
 use std::collections::{BTreeMap, HashMap};
 
 use plimsoll_core::decision::coherent::Coherence;
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{Posted, Terms, Values};
+use plimsoll_core::directive::{Posted, TailCut, Terms, Values};
 use plimsoll_core::law::ZoneGuard;
+use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Key};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::Side;
@@ -21,6 +23,7 @@ use crate::hot::table::Table;
 use crate::interner::key_registry::KeyRegistry;
 use crate::responses::Cohort;
 use division::Divisions;
+use names::Names;
 use waits::Waits;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
@@ -33,6 +36,7 @@ pub(super) struct Publisher {
     waits: Waits,
     /// The canaries that are divided by key.
     divisions: Divisions,
+    pub(super) names: Names,
     /// The fleet's key and salt of coherent coins.
     coherence: Option<Coherence>,
     /// By bucket: the rate that the service itself has set for the time without directives. It applies from
@@ -50,6 +54,13 @@ pub(super) struct Published<'a> {
     pub(super) enforcement: &'a Enforcement,
     /// The keys of all buckets.
     pub(super) registry: &'a KeyRegistry,
+}
+
+impl Published<'_> {
+    /// Returns the cut of its unlisted names.
+    fn cut(&self) -> Option<TailCut> {
+        self.posted?.terms().cut
+    }
 }
 
 // === Time ===
@@ -87,7 +98,7 @@ impl Publisher {
         if let Some(posted) = posted {
             table.limits.set(published.id as u32, posted.terms().limit);
         }
-        stance.iter().for_each(|stance| self.divisions.begin(table, published, stance));
+        stance.iter().for_each(|stance| self.divisions.begin(table, published, &self.names, stance));
         let cold_rate = self.cold_rate(bucket, posted);
         let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
         let pool = pool.and_then(|terms| terms.pool.zip(terms.clients));
@@ -100,13 +111,17 @@ impl Publisher {
         let before = self.own_words.get(bucket).into_iter().flatten();
         for key in before.filter(|key| own.binary_search(key).is_err()) {
             let tenant = published.registry.keys().get(*key as usize).map(|key| key.tenant.as_str());
-            let word = stance.zip(tenant).map(|(stance, tenant)| stance.word_without_directive(tenant));
+            let cut = published.cut();
+            let word = stance.zip(tenant).map(|(stance, tenant)| self.names.word(*key, tenant, cut, &stance));
             table.publish(*key, word.unwrap_or(DirectiveWord::NOTHING));
             self.guards.remove(*key);
             self.waits.class(*key, None);
         }
         self.own_words.insert(bucket.clone(), own);
-        stance.iter().for_each(|stance| self.divisions.end(table, published, stance));
+        if let Some(stance) = &stance {
+            self.publish_names(table, published, stance);
+            self.divisions.end(table, published, &self.names, stance);
+        }
     }
 
     /// Publishes the directive of a key that entered after its bucket was published.
@@ -122,7 +137,7 @@ impl Publisher {
         table.responses.set_side(id, stance.side(tenant));
         let Some(values) = posted.own(tenant) else {
             if stance.is_divided() {
-                table.publish(id, stance.word_without_directive(tenant));
+                table.publish(id, self.names.word(id, tenant, posted.terms().cut, &stance));
             }
             return;
         };
@@ -133,8 +148,33 @@ impl Publisher {
         }
     }
 
+    /// Publishes what the unlisted names of a bucket follow: those whose counts tell their rates have ratios of their own.
+    fn publish_names(&self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
+        let Published { id, registry, .. } = published;
+        let class = table.default_key(id as u32).map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
+        let cut = published.cut();
+        let established = cut.filter(|_| !class.is_cold()).map_or(class, |cut| class.with_ratio(cut.ratio));
+        table.publish_established(id as u32, established);
+        for key in self.names.counted(id).filter(|key| !table.has_own_directive(*key)) {
+            let tenant = registry.keys().get(key as usize).map_or(DEFAULT_TENANT, |key| key.tenant.as_str());
+            table.publish(key, self.names.word(key, tenant, cut, stance));
+        }
+    }
+
+    /// Takes the standing of a name of a bucket.
+    pub(super) fn set_standing(&mut self, table: &Table, published: Published<'_>, key: u32, standing: Standing) {
+        let Published { id, bucket, posted, enforcement, registry } = published;
+        self.names.set(id, key, standing);
+        let (Some(posted), Some(name)) = (posted, registry.keys().get(key as usize)) else { return };
+        if !table.has_own_directive(key) {
+            let stance = enforcement.stance(bucket, posted.terms());
+            table.publish(key, self.names.word(key, name.tenant.as_str(), posted.terms().cut, &stance));
+        }
+    }
+
     /// Withdraws the guard of a key whose id may go to another key. Its word is withdrawn already.
-    pub(super) fn withdraw_key(&mut self, id: u32) {
+    pub(super) fn withdraw_key(&mut self, bucket: usize, id: u32) {
+        self.names.remove(bucket, id);
         self.guards.remove(id);
         self.waits.remove(id);
         self.own_words.values_mut().for_each(|own| own.retain(|key| *key != id));
@@ -182,7 +222,7 @@ impl Publisher {
         }
         let class = self.waits.class(key, values.ratio);
         let word = match (values.ratio, guard) {
-            (None, None) => stance.word_without_directive(tenant),
+            (None, None) => self.names.word(key, tenant, terms.cut, stance),
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
                 let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(stance.enforces(tenant));

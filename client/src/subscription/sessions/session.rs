@@ -243,6 +243,15 @@ impl Session {
         }
     }
 
+    /// Returns the keys that have these ids on the present stream.
+    pub(in crate::subscription) fn keys_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<u32>> {
+        let key_of = |slot: KeyId| match &self.keys {
+            Keys::All => Some(slot.0),
+            Keys::Assigned(keys) => keys.table_id(slot),
+        };
+        self.outbox.slots_of(ids).into_iter().map(|slot| slot.and_then(key_of)).collect()
+    }
+
     fn slot(&self, key: u32) -> Option<KeyId> {
         match &self.keys {
             Keys::All => Some(KeyId(key)),

@@ -56,8 +56,6 @@ fn entitlement(number: u32) -> Entitlement {
         weight: Weight::new(f64::from(number + 1)).unwrap(),
         floor: rate(number),
         tenant_limit: (number % 2 == 1).then(|| rate(number + 50)),
-        declared: number % 3 == 1,
-        established: number % 3 == 2,
     }
 }
 

@@ -41,10 +41,9 @@ pub fn divide_hold(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::law::Class;
 
     fn listed(offered: f64, weight: f64) -> Claimant {
-        Claimant { offered, weight, floor: 0.0, tenant_limit: f64::INFINITY, class: Class::Listed }
+        Claimant { offered, weight, floor: 0.0, tenant_limit: f64::INFINITY }
     }
 
     fn held(hold: f64, claimants: &[Claimant]) -> (Vec<HeldPart>, Option<f64>) {

@@ -5,6 +5,6 @@ mod division;
 mod hold;
 mod waterfill;
 
-pub use division::{Claimant, Class, Division};
+pub use division::{Claimant, Division};
 pub use hold::{HeldPart, divide_hold};
 pub use waterfill::{Claim, Waterfill};

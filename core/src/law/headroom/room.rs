@@ -1,6 +1,6 @@
 //! The room of a zone whose bucket is not overloaded, divided between its keys by what is offered just now.
 
-use crate::law::fairness::{Claimant, Class, Division};
+use crate::law::fairness::{Claimant, Division};
 use crate::law::{LawName, Parameters};
 
 /// One key of a zone.
@@ -13,10 +13,8 @@ pub struct ZoneClaimant {
     /// The rate in requests/s that the key may pass if its tenant limit stops it; it has no part of the
     /// headroom then.
     pub stopped_at: Option<f64>,
-    /// The weight relative to others; ignored for unlisted tenants.
+    /// The weight relative to others.
     pub weight: f64,
-    /// The entry that the key belongs to.
-    pub class: Class,
 }
 
 /// Returns the allocation of each key in requests/s, in their order. `room` is what the zone may pass: the
@@ -36,8 +34,7 @@ pub fn divide_room(
             let own = claimant.offered.min(claimant.stopped_at.unwrap_or_else(|| with_margin(claimant.cap)));
             rest -= own;
             let excess = if claimant.stopped_at.is_some() { 0.0 } else { claimant.offered - own };
-            let (weight, class) = (claimant.weight, claimant.class);
-            Claimant { offered: excess, weight, floor: 0.0, tenant_limit: f64::INFINITY, class }
+            Claimant { offered: excess, weight: claimant.weight, floor: 0.0, tenant_limit: f64::INFINITY }
         })
         .collect();
     let rest = rest.max(0.0);
@@ -60,7 +57,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn key(offered: f64, cap: f64) -> ZoneClaimant {
-        ZoneClaimant { offered, cap, stopped_at: None, weight: 1.0, class: Class::Listed }
+        ZoneClaimant { offered, cap, stopped_at: None, weight: 1.0 }
     }
 
     fn divided(room: f64, claimants: &[ZoneClaimant]) -> Vec<f64> {
@@ -77,8 +74,6 @@ mod tests {
     fn any_key_may_use_the_headroom_and_none_loses_what_it_uses() {
         let stopped = ZoneClaimant { stopped_at: Some(200.0), ..key(900.0, 200.0) };
         let heavy = ZoneClaimant { weight: 3.0, ..key(900.0, 100.0) };
-        let unlisted = |offered| ZoneClaimant { class: Class::New, ..key(offered, 0.0) };
-        let class = ZoneClaimant { class: Class::Default, ..key(0.0, 0.0) };
         for (claimants, expected) in [
             // 800 of 1,000 are headroom. Both may use all that the other leaves.
             (&[key(100.0, 100.0), key(100.0, 100.0)][..], &[900.0, 900.0][..]),
@@ -91,8 +86,6 @@ mod tests {
             (&[key(900.0, 100.0), heavy], &[300.0, 700.0]),
             // A key at its tenant limit has its rate, whatever there is.
             (&[stopped, key(100.0, 100.0)], &[200.0, 800.0]),
-            // Invented names are one entry.
-            (&[key(2_000.0, 0.0), class, unlisted(900.0), unlisted(900.0)], &[500.0, 0.0, 250.0, 250.0]),
         ] {
             let got = exactly(1_000.0, claimants);
             let near = got.iter().zip(expected).all(|(got, due)| (got - due).abs() < 1e-6);
@@ -104,16 +97,12 @@ mod tests {
         #[test]
         fn what_passes_fits_the_room_and_its_margin(
             headroom in 0.0..1e5_f64,
-            keys in prop::collection::vec((0.0..1e5_f64, 0.0..1e4_f64, 0.01..100.0_f64, 0..4u8), 1..12),
+            keys in prop::collection::vec((0.0..1e5_f64, 0.0..1e4_f64, 0.01..100.0_f64), 1..12),
         ) {
             let parameters = Parameters::default();
             let claimants: Vec<ZoneClaimant> = keys
                 .iter()
-                .map(|(offered, cap, weight, class)| {
-                    let classes = [Class::Listed, Class::Default, Class::Established, Class::New];
-                    let class = classes[usize::from(*class)];
-                    ZoneClaimant { weight: *weight, class, ..key(*offered, *cap) }
-                })
+                .map(|(offered, cap, weight)| ZoneClaimant { weight: *weight, ..key(*offered, *cap) })
                 .collect();
             let room = headroom + keys.iter().map(|(_, cap, ..)| cap).sum::<f64>();
             let allocations = divided(room, &claimants);

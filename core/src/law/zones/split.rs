@@ -57,11 +57,11 @@ impl Whole {
     /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows
     /// the traffic, and each child keeps a fraction of the even part for traffic that appears there. An
     /// allocation that is not scarce has a margin on top, for chance.
-    pub fn part(&self, child: Child, offered: f64, parameters: &Parameters) -> Part {
+    pub fn part(&self, child: Child, offered: f64, scarce: Option<f64>, parameters: &Parameters) -> Part {
         let (share, even) = child.shares(self.offered, offered);
         let cap = self.room * mixed(share, even, parameters);
         let rate = if self.is_scarce() {
-            self.allocation * share.max(parameters.even_share * even)
+            self.allocation * scarce.unwrap_or(share).max(parameters.even_share * even)
         } else {
             cap + parameters.margin(cap)
         };
@@ -100,7 +100,7 @@ mod tests {
         let parameters = Parameters::default();
         let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
         for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
-            assert!((whole.part(thirds(1.0), offered, &parameters).rate - rate).abs() < 1e-9, "{offered}");
+            assert!((whole.part(thirds(1.0), offered, None, &parameters).rate - rate).abs() < 1e-9, "{offered}");
         }
     }
 
@@ -121,9 +121,9 @@ mod tests {
     fn an_idle_key_is_divided_evenly() {
         let parameters = Parameters::default();
         let whole = Whole { offered: 0.0, allocation: 0.0, room: 900.0 };
-        let part = whole.part(thirds(1.0), 0.0, &parameters);
+        let part = whole.part(thirds(1.0), 0.0, None, &parameters);
         assert!((part.cap - 300.0).abs() < 1e-9 && part.rate > 300.0 + 70.0, "{part:?}");
-        assert_eq!(whole.part(thirds(0.0), 0.0, &parameters), Part { rate: 0.0, cap: 0.0 });
+        assert_eq!(whole.part(thirds(0.0), 0.0, None, &parameters), Part { rate: 0.0, cap: 0.0 });
     }
 
     proptest! {
@@ -138,7 +138,7 @@ mod tests {
             let allocation: f64 = sum.min(allocation);
             let whole = Whole { offered: sum, allocation, room: allocation + extra };
             let child = Child { presence: 1.0, presences: offered.len() as f64 };
-            let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, &parameters)).collect();
+            let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, None, &parameters)).collect();
             let caps: f64 = parts.iter().map(|part| part.cap).sum();
             prop_assert!((caps - whole.room).abs() < 1e-6 * whole.room.max(1.0));
             let holds: f64 = offered.iter().map(|o| whole.hold(child, *o, true, &parameters)).sum();

@@ -143,6 +143,14 @@ impl KeyProgress {
         }
     }
 
+    /// The wire id of a key that is defined on the present stream.
+    pub(super) fn defined(&self) -> Option<u32> {
+        match self {
+            Self::Defined { id, .. } | Self::Reported { id, .. } => Some(id.get()),
+            Self::Released { .. } | Self::Undefined { .. } => None,
+        }
+    }
+
     const fn id(&self) -> Option<WireId> {
         match *self {
             Self::Released { free_id: id } | Self::Undefined { id, .. } => id,

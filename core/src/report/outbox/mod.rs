@@ -44,6 +44,8 @@ mod key_progress;
 
 pub use history::Handover;
 
+use std::collections::HashMap;
+
 use super::{Counts, Echo, InstanceId, KeyDefinition, Report, Tallies, Tally};
 use crate::names::{Key, KeyId};
 
@@ -158,6 +160,23 @@ impl Outbox {
             };
             report.definitions.insert(KeyId(id.get()), definition);
         }
+    }
+
+    /// Returns the slots of the keys that have these wire ids on the present stream. Linear in the ids while these are
+    /// those of their slots, and else in the slots, too.
+    pub fn slots_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<KeyId>> {
+        let mut by_id: Option<HashMap<u32, KeyId>> = None;
+        let slot = |id: KeyId| {
+            if self.slots.get(id.index()).is_some_and(|slot| slot.progress.defined() == Some(id.0)) {
+                return Some(id);
+            }
+            let by_id = by_id.get_or_insert_with(|| {
+                let all = (0..).map(KeyId).zip(&self.slots);
+                all.filter_map(|(at, slot)| Some((slot.progress.defined()?, at))).collect()
+            });
+            by_id.get(&id.0).copied()
+        };
+        ids.map(slot).collect()
     }
 
     /// Applies a parent's acknowledgement.

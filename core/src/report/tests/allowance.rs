@@ -21,11 +21,11 @@ struct Taken {
 }
 
 impl Ledger for Taken {
-    fn place(&mut self, key: &Key) -> Option<Place> {
+    fn place(&mut self, _: KeyId, key: &Key) -> Option<Place> {
         Some(Place { id: KeyId(u32::from(key.tenant.as_str().as_bytes()[0])), generation: 0 })
     }
 
-    fn add(&mut self, place: Option<Place>, _: &Key, new: New) -> Option<Place> {
+    fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
         assert!(new.delta.is_consistent(), "{:?}", new.delta);
         let held = self.by_id.entry(place?.id.0).or_insert(Tally::ZERO);
         *held = held.plus(new.delta);

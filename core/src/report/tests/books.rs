@@ -410,10 +410,10 @@ fn a_key_that_returns_under_another_id_continues_from_its_last_count() {
 fn counts_follow_a_key_to_its_new_place() {
     struct Moving(Vec<Option<Place>>);
     impl Ledger for Moving {
-        fn place(&mut self, _: &Key) -> Option<Place> {
+        fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
             Some(Place { id: KeyId(4), generation: 1 })
         }
-        fn add(&mut self, place: Option<Place>, key: &Key, new: New) -> Option<Place> {
+        fn add(&mut self, place: Option<Place>, _: KeyId, key: &Key, new: New) -> Option<Place> {
             assert_eq!((key.tenant.as_str(), new.delta.counts.offered), ("b", 1));
             self.0.push(place);
             match place {

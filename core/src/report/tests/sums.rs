@@ -16,11 +16,11 @@ const ALL: u64 = 1 << 60;
 struct Sum(u128);
 
 impl Ledger for Sum {
-    fn place(&mut self, _: &Key) -> Option<Place> {
+    fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
         Some(Place { id: KeyId(0), generation: 0 })
     }
 
-    fn add(&mut self, place: Option<Place>, _: &Key, new: New) -> Option<Place> {
+    fn add(&mut self, place: Option<Place>, _: KeyId, _: &Key, new: New) -> Option<Place> {
         self.0 += u128::from(new.delta.counts.offered);
         place
     }

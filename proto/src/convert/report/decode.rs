@@ -18,6 +18,7 @@ use crate::convert::scalars::{
     check_len, decode_controller, decode_epoch, decode_instance, decode_name, decode_optional_instance,
     decode_rate,
 };
+use crate::convert::tail::{TAILS_MAX, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
 
 /// The most ids of a path that are decoded.
@@ -122,6 +123,7 @@ impl ReportDecoder {
         check_len("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
         check_len("id_gaps", part.id_gaps.len(), KEYS_PER_PART_MAX)?;
         check_len("evidence", part.evidence.len(), KEYS_PER_PART_MAX)?;
+        check_len("tails", part.tails.len(), TAILS_MAX)?;
         let definitions = self.decode_definitions(&part.definitions)?;
         let tallies = self.sent.apply(&part)?;
         Ok(Report {
@@ -158,6 +160,7 @@ impl ReportDecoder {
                 .iter()
                 .map(|name| decode_key(&name.bucket, &name.tenant))
                 .collect::<Result<_, DecodeError>>()?,
+            tails: part.tails.iter().map(decode_tail).collect::<Result<_, _>>()?,
             definitions,
             tallies,
             evidence: decode_evidence(part.seq, part.evidence)?,
@@ -257,6 +260,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
     check_len("unsubscriptions", lists.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("established", lists.established.len(), ESTABLISHED_MAX)?;
+    check_len("tails", rest.tails.len(), TAILS_MAX)?;
     check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
     check_len("evidence.latency_bin_gaps", lists.bins, EVIDENCE_BINS_MAX)?;
     check_len("kills", rest.kills.len(), KILLED_BUCKETS_MAX)?;

@@ -11,6 +11,7 @@ use crate::convert::kill::{
     encode_spread,
 };
 use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
+use crate::convert::tail::{TAIL_BYTES_MAX, TAILS_MAX, encode_tail};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
 /// The most bytes of a key definition on the wire: two names of 128 bytes, two times eight counts, an id, a
@@ -55,6 +56,10 @@ impl ReportEncoder {
             let part = parts.with_room(TENANT_BYTES_MAX, |last| last.established.len());
             part.established
                 .push(wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() });
+        }
+        for (bucket, tail) in report.tails.iter().take(TAILS_MAX) {
+            let part = parts.with_room(TAIL_BYTES_MAX, |last| last.tails.len());
+            part.tails.push(encode_tail(bucket, tail));
         }
         let mut bins = 0;
         let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;

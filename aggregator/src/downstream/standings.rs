@@ -1,0 +1,79 @@
+//! The standings of unlisted names that each client was sent. A client is told of a name when it reports requests of it,
+//! so that it hears of no name that it does not have.
+
+use std::collections::HashMap;
+
+use plimsoll_core::directive::STANDINGS_MAX;
+use plimsoll_core::law::tail::Standing;
+use plimsoll_core::names::KeyId;
+use plimsoll_core::report::InstanceId;
+
+/// The standings sent to all clients.
+#[derive(Debug, Default)]
+pub(crate) struct Standings {
+    by_client: HashMap<InstanceId, Sent>,
+}
+
+/// The standings sent on one stream, by the client's ids.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    /// The code of each, or [`UNKNOWN`].
+    codes: Vec<u16>,
+    /// The ids whose standing has changed since the last message.
+    changed: Vec<KeyId>,
+}
+
+/// The code of a name of which the client was told nothing on this stream.
+const UNKNOWN: u16 = u16::MAX;
+
+impl Standings {
+    /// Begins a stream of a client.
+    pub(crate) fn open(&mut self, client: InstanceId) {
+        self.by_client.insert(client, Sent::default());
+    }
+
+    /// Forgets the clients without a session.
+    pub(crate) fn prune(&mut self, is_known: impl Fn(InstanceId) -> bool) {
+        self.by_client.retain(|client, _| is_known(*client));
+    }
+
+    /// What a client was sent.
+    pub(crate) fn of(&mut self, client: InstanceId) -> &mut Sent {
+        self.by_client.entry(client).or_default()
+    }
+}
+
+impl Sent {
+    /// Defines an id anew.
+    pub(crate) fn define(&mut self, id: KeyId) {
+        if let Some(code) = self.codes.get_mut(id.index()) {
+            *code = UNKNOWN;
+        }
+    }
+
+    /// Notes the present standing of a name. A new bin alone is not worth a message unless `has_bins` is true, because
+    /// names are cut.
+    #[inline]
+    pub(crate) fn note(&mut self, id: KeyId, standing: Standing, has_bins: bool) {
+        let code = standing.code();
+        let held = self.codes.get(id.index()).copied().unwrap_or(UNKNOWN);
+        if held == code || (!has_bins && held != UNKNOWN && (held ^ code) & 1 == 0) {
+            return;
+        }
+        if self.codes.len() <= id.index() {
+            self.codes.resize(id.index() + 1, UNKNOWN);
+        }
+        self.codes[id.index()] = code;
+        self.changed.push(id);
+    }
+
+    /// Takes the changes since the last message, by ascending ids, and at most as many as one carries.
+    pub(crate) fn take(&mut self) -> Vec<(KeyId, Standing)> {
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        let later = self.changed.split_off(self.changed.len().min(STANDINGS_MAX));
+        let now = std::mem::replace(&mut self.changed, later);
+        let standing = |id: KeyId| Standing::from_code(self.codes[id.index()].into()).unwrap_or_default();
+        now.into_iter().map(|id| (id, standing(id))).collect()
+    }
+}

@@ -1,0 +1,303 @@
+//! The tails of all buckets: the names that the policy does not list, their rates, and the demand of each class by the
+//! bins of these rates.
+
+use std::time::Duration;
+
+use plimsoll_core::directive::TailCut;
+use plimsoll_core::law::Parameters;
+use plimsoll_core::law::tail::{Bin, Demand, Growth, NameMemory, Spread, Standing, Tail};
+use plimsoll_core::names::KeyId;
+use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
+
+/// All names and classes. Names are numbered like keys, and classes like the lines in which they are rolled up.
+#[derive(Debug)]
+pub(crate) struct Tails {
+    parameters: Parameters,
+    names: Vec<NameMemory>,
+    classes: Vec<Option<Box<Class>>>,
+}
+
+/// The names of one class.
+#[derive(Debug)]
+struct Class {
+    growth: Growth,
+    established: Kind,
+    new: Kind,
+    /// True if the latest directive cut names.
+    is_cut: bool,
+}
+
+/// Established names, or new ones. Rates in requests/s.
+#[derive(Debug, Default)]
+struct Kind {
+    /// The traffic of counted names by bin, smoothed over a second; under the bin by which clients decided.
+    bins: Vec<f64>,
+    uncounted: f64,
+    /// The traffic of uncounted names in the memory of names.
+    remembered: f64,
+    /// The uncounted names.
+    names: u32,
+}
+
+// === Names ===
+
+impl Tails {
+    pub(crate) const fn new(parameters: Parameters) -> Self {
+        Self { parameters, names: Vec::new(), classes: Vec::new() }
+    }
+
+    /// Adds a name that is seen for the first time, or one that `is_known` and needs no room to be established.
+    pub(crate) fn open(&mut self, now: MonoTime, class: KeyId, id: KeyId, is_known: bool) {
+        let class = class_at(&mut self.classes, now, class);
+        let is_established = is_known || class.growth.is_young(now, &self.parameters);
+        if is_established {
+            class.growth.on_arrival();
+        }
+        class.kind(is_established).names += 1;
+        if self.names.len() <= id.index() {
+            self.names.resize(id.index() + 1, NameMemory::default());
+        }
+        self.names[id.index()] = NameMemory::new(now, is_established);
+    }
+
+    /// Removes a name, whose id will be reused.
+    pub(crate) fn close(&mut self, class: KeyId, id: KeyId) {
+        let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
+        let Standing { established, bin } = name.standing();
+        class.kind(established).count(bin, -1);
+        if established {
+            class.growth.on_gone();
+        }
+    }
+
+    /// Returns true while clients may name names of a class that an earlier process held as established.
+    pub(crate) fn takes_claims(&mut self, now: MonoTime, class: KeyId) -> bool {
+        class_at(&mut self.classes, now, class).growth.takes_claims(now, &self.parameters)
+    }
+
+    /// Establishes a name that a client held as established.
+    pub(crate) fn claim(&mut self, class: KeyId, id: KeyId) {
+        let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
+        class.growth.on_claim();
+        if !name.standing().established {
+            class.growth.on_arrival();
+            class.establish(name);
+        }
+    }
+
+    /// Adds requests of a name.
+    #[inline]
+    pub(crate) fn add(&mut self, now: MonoTime, class: KeyId, id: KeyId, requests: f64) {
+        let Self { parameters, names, classes } = self;
+        let Some((class, name)) = known(classes, names, class, id) else { return };
+        let before = name.standing();
+        class.kind(before.established).add(before.bin, requests, parameters);
+        let after = name.add(now, requests, parameters);
+        class.follow(before, after);
+    }
+
+    /// Adds requests without a name.
+    pub(crate) fn add_unnamed(&mut self, now: MonoTime, class: KeyId, requests: f64) {
+        let class = class_at(&mut self.classes, now, class);
+        // Clients decide these like names that they know nothing of, which are established in a young class.
+        let is_established = class.growth.is_young(now, &self.parameters);
+        class.kind(is_established).add(None, requests, &self.parameters);
+    }
+
+    /// Looks at a name, once in [`Parameters::tenant_sample`]. Returns true for an established one.
+    pub(crate) fn look(&mut self, now: MonoTime, class: KeyId, id: KeyId) -> bool {
+        let Self { parameters, names, classes } = self;
+        let Some((class, name)) = known(classes, names, class, id) else { return false };
+        let before = name.standing();
+        name.look(now, parameters);
+        class.follow(before, name.standing());
+        if name.is_due(parameters) && class.growth.take() {
+            class.establish(name);
+        }
+        name.standing().established
+    }
+
+    /// The standing of a name.
+    #[inline]
+    pub(crate) fn standing(&self, id: KeyId) -> Standing {
+        self.names.get(id.index()).map(NameMemory::standing).unwrap_or_default()
+    }
+}
+
+// === Classes ===
+
+impl Tails {
+    /// Removes the class of a line that ended.
+    pub(crate) fn end(&mut self, line: KeyId) {
+        if let Some(class) = self.classes.get_mut(line.index()) {
+            *class = None;
+        }
+    }
+
+    /// Fades all traffic. Linear in the classes with names.
+    pub(crate) fn on_time(&mut self, elapsed: Duration) {
+        let parameters = &self.parameters;
+        let kept = |memory: Duration| (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp();
+        let (kept, remembered) = (kept(parameters.share_time), kept(parameters.name_memory));
+        for class in self.classes.iter_mut().flatten() {
+            class.growth.on_time(elapsed, parameters);
+            for kind in [&mut class.established, &mut class.new] {
+                kind.bins.iter_mut().for_each(|traffic| *traffic *= kept);
+                kind.uncounted *= kept;
+                kind.remembered *= remembered;
+            }
+        }
+    }
+
+    fn class(&self, class: KeyId) -> Option<&Class> {
+        self.classes.get(class.index())?.as_deref()
+    }
+
+    /// Returns true while clients need to know the bins of the class's names.
+    pub(crate) fn is_cut(&self, class: KeyId) -> bool {
+        self.class(class).is_some_and(|class| class.is_cut)
+    }
+
+    /// The demand of a class; `None` before its first request.
+    pub(crate) fn tail(&self, now: MonoTime, class: KeyId) -> Option<Tail> {
+        let class = self.class(class)?;
+        // The memory is as long as the class is old.
+        let memory = self.parameters.name_memory.as_secs_f64();
+        let age = (class.growth.age(now) + self.parameters.report_interval).as_secs_f64();
+        let filled = 1.0 - (-age / memory).exp();
+        let mut tail = Tail {
+            established: class.established.demand(filled),
+            new: class.new.demand(filled),
+            names: class.growth.names(),
+        };
+        // Requests without a name have one each.
+        tail.new.mean = tail.new.mean.max(1.0 / memory);
+        Some(tail)
+    }
+
+    /// The demands of the classes that cut names, by line.
+    pub(crate) fn cut_classes(&self, now: MonoTime) -> impl Iterator<Item = (KeyId, Tail)> {
+        let cut = (0..self.classes.len() as u32).map(KeyId).filter(|line| self.is_cut(*line));
+        cut.filter_map(move |line| Some((line, self.tail(now, line)?)))
+    }
+
+    /// The part of a class's traffic that no tenant limit refuses.
+    pub(crate) fn within(&self, now: MonoTime, class: KeyId, tenant_limit: f64) -> f64 {
+        let tail = if tenant_limit.is_finite() { self.tail(now, class) } else { None };
+        let part = tail.map_or(1.0, |tail| tail.within(tenant_limit) / tail.offered());
+        if part.is_finite() { part } else { 1.0 }
+    }
+
+    /// The sum of the floors of a class's established names, as far as they ask for it.
+    pub(crate) fn floors(&self, now: MonoTime, class: KeyId, floor: f64) -> f64 {
+        let tail = if floor > 0.0 { self.tail(now, class) } else { None };
+        tail.map_or(0.0, |tail| tail.established.passes(floor))
+    }
+
+    /// The cut at which a class passes all but `ratio` of its demand, and the ratio of names that a client knows nothing
+    /// of.
+    pub(crate) fn cut(
+        &mut self,
+        now: MonoTime,
+        class: KeyId,
+        ratio: DropRatio,
+        spread: &Spread,
+    ) -> (TailCut, DropRatio) {
+        let tenant_limit = Rate::computed(spread.tenant_limit).filter(|_| spread.tenant_limit.is_finite());
+        let all = |ratio| TailCut { ratio, tenant_limit, ..TailCut::default() };
+        let Some(tail) = self.tail(now, class) else { return (all(ratio), ratio) };
+        let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
+            return (all(ratio), ratio);
+        };
+        class.is_cut = ratio > DropRatio::NONE || tail.within(spread.tenant_limit) < tail.offered();
+        if ratio == DropRatio::NONE || ratio == DropRatio::ALL {
+            let nothing = TailCut { tenant_limit, ..TailCut::NOTHING_PASSES };
+            return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
+        }
+        let cut = tail.cut(1.0 - ratio.as_f64(), spread);
+        let refused = |demand: &Demand, level: f64| {
+            let passes = Rate::computed(demand.uncounted_part(level)).unwrap_or_default();
+            Rate::computed(1.0).map_or(ratio, |all| DropRatio::of_excess(all, passes))
+        };
+        let established = refused(&tail.established, cut.level);
+        let new = match class.growth.is_young(now, &self.parameters) {
+            true => established,
+            false => refused(&tail.new, cut.new_level),
+        };
+        let level = |level: f64| Rate::computed((level * 1e6).round() / 1e6);
+        (TailCut { level: level(cut.level), new_level: level(cut.new_level), ..all(established) }, new)
+    }
+}
+
+fn class_at(classes: &mut Vec<Option<Box<Class>>>, now: MonoTime, line: KeyId) -> &mut Class {
+    if classes.len() <= line.index() {
+        classes.resize_with(line.index() + 1, || None);
+    }
+    classes[line.index()].get_or_insert_with(|| {
+        let (established, new) = Default::default();
+        Box::new(Class { growth: Growth::new(now), established, new, is_cut: false })
+    })
+}
+
+/// A name and its class, both of which are known.
+fn known<'a>(
+    classes: &'a mut [Option<Box<Class>>],
+    names: &'a mut [NameMemory],
+    class: KeyId,
+    id: KeyId,
+) -> Option<(&'a mut Class, &'a mut NameMemory)> {
+    Some((classes.get_mut(class.index())?.as_mut()?, names.get_mut(id.index())?))
+}
+
+impl Class {
+    fn kind(&mut self, established: bool) -> &mut Kind {
+        if established { &mut self.established } else { &mut self.new }
+    }
+
+    fn establish(&mut self, name: &mut NameMemory) {
+        let bin = name.standing().bin;
+        self.new.count(bin, -1);
+        self.established.count(bin, 1);
+        name.establish();
+    }
+
+    /// Follows a name whose counts begin or cease to tell its rate.
+    #[inline]
+    fn follow(&mut self, before: Standing, after: Standing) {
+        if before.bin.is_some() != after.bin.is_some() {
+            let kind = self.kind(before.established);
+            kind.count(before.bin, -1);
+            kind.count(after.bin, 1);
+        }
+    }
+}
+
+impl Kind {
+    #[inline]
+    fn add(&mut self, bin: Option<Bin>, requests: f64, parameters: &Parameters) {
+        let smoothed = requests / parameters.share_time.as_secs_f64();
+        let Some(bin) = bin else {
+            self.uncounted += smoothed;
+            self.remembered += requests / parameters.name_memory.as_secs_f64();
+            return;
+        };
+        if self.bins.is_empty() {
+            self.bins.resize(Bin::COUNT, 0.0);
+        }
+        self.bins[bin.index()] += smoothed;
+    }
+
+    /// Counts a name, if it is an uncounted one.
+    fn count(&mut self, bin: Option<Bin>, by: i32) {
+        if bin.is_none() {
+            self.names = self.names.saturating_add_signed(by);
+        }
+    }
+
+    /// `filled` is the part of the memory since the class began.
+    fn demand(&self, filled: f64) -> Demand {
+        let mean = self.remembered / filled / f64::from(self.names);
+        let mean = if mean.is_finite() { mean } else { 0.0 };
+        Demand { bins: self.bins.clone(), uncounted: self.uncounted, mean }
+    }
+}

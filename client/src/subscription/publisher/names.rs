@@ -1,0 +1,72 @@
+//! The standings of unlisted names, as the aggregator has sent them, and the marks by which the request path finds the
+//! ratio of each.
+
+use std::collections::{BTreeSet, HashMap};
+
+use plimsoll_core::directive::TailCut;
+use plimsoll_core::law::tail::{Bin, Standing};
+use plimsoll_core::names::DEFAULT_TENANT;
+
+use crate::hot::directive_word::DirectiveWord;
+use crate::subscription::enforcement::Stance;
+
+/// The standings of all names.
+#[derive(Debug, Default)]
+pub(in crate::subscription) struct Names {
+    /// By key.
+    standings: Vec<Standing>,
+    /// By bucket: the names whose rate has a bin, which are cut by ratios of their own.
+    counted: HashMap<usize, BTreeSet<u32>>,
+}
+
+impl Names {
+    /// Sets the standing of a name.
+    pub(super) fn set(&mut self, bucket: usize, key: u32, standing: Standing) {
+        if self.standings.len() <= key as usize {
+            self.standings.resize(key as usize + 1, Standing::default());
+        }
+        self.standings[key as usize] = standing;
+        let counted = self.counted.entry(bucket).or_default();
+        if standing.bin.is_some() {
+            counted.insert(key);
+        } else {
+            counted.remove(&key);
+        }
+    }
+
+    /// Forgets a name whose id may go to another key.
+    pub(super) fn remove(&mut self, bucket: usize, key: u32) {
+        if self.of(key) != Standing::default() {
+            self.set(bucket, key, Standing::default());
+        }
+    }
+
+    /// Returns the standing of a name.
+    pub(in crate::subscription) fn of(&self, key: u32) -> Standing {
+        self.standings.get(key as usize).copied().unwrap_or_default()
+    }
+
+    /// Returns the names of a bucket that are cut by ratios of their own.
+    pub(super) fn counted(&self, bucket: usize) -> impl Iterator<Item = u32> {
+        self.counted.get(&bucket).into_iter().flatten().copied()
+    }
+
+    /// Returns the word of a key without a directive of its own: it follows its bucket's default class, as far as its
+    /// standing and its side of a canary let it.
+    pub(super) fn word(&self, key: u32, tenant: &str, cut: Option<TailCut>, stance: &Stance<'_>) -> DirectiveWord {
+        // The default class follows nothing.
+        if tenant == DEFAULT_TENANT {
+            return DirectiveWord::NOTHING;
+        }
+        let Standing { established, bin } = self.of(key);
+        let of_bin = bin.zip(cut).map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));
+        let mark = match of_bin {
+            Some((ratio, is_at_limit)) => Some(DirectiveWord::cut(ratio, is_at_limit)),
+            None => established.then(DirectiveWord::established),
+        };
+        match stance.is_divided() {
+            true => mark.unwrap_or(DirectiveWord::following()).on_side(stance.enforces(tenant)),
+            false => mark.unwrap_or(DirectiveWord::NOTHING),
+        }
+    }
+}

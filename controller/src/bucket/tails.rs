@@ -1,0 +1,78 @@
+//! The class `default` over all zones: what its unlisted names ask for, and how its allocation is divided between zones so
+//! that a name meets one water level wherever it is.
+
+use plimsoll_core::directive::NewShare;
+use plimsoll_core::law::tail::{Spread, Tail};
+
+/// The tails of the zones that are sent rates, in their order.
+#[derive(Debug)]
+pub(super) struct ZoneTails<'a> {
+    /// The tail of each zone, and its presence; `None` for a zone that cuts no names.
+    zones: Vec<Option<(&'a Tail, f64)>>,
+    floor: f64,
+    tenant_limit: f64,
+}
+
+impl<'a> ZoneTails<'a> {
+    /// The tails of zones with their presence. Every name has the `floor` and the `tenant_limit` in requests/s.
+    pub(super) fn new(
+        zones: impl Iterator<Item = (Option<&'a Tail>, f64)>,
+        floor: f64,
+        tenant_limit: f64,
+    ) -> Self {
+        let zones = zones.map(|(tail, presence)| tail.map(|tail| (tail, presence))).collect();
+        Self { zones, floor, tenant_limit }
+    }
+
+    /// The part of the traffic of a zone's class that no tenant limit refuses.
+    pub(super) fn within(&self, zone: usize) -> f64 {
+        let tail = self.zones.get(zone).copied().flatten();
+        let part = tail.map_or(1.0, |(tail, _)| tail.within(self.tenant_limit) / tail.offered());
+        if part.is_finite() { part } else { 1.0 }
+    }
+
+    /// The sum of the floors of all established names, as far as they ask for it.
+    pub(super) fn floors(&self) -> f64 {
+        self.each().map(|(tail, presence)| presence * tail.established.passes(self.floor)).sum()
+    }
+
+    /// The part of a zone in the traffic of new names.
+    pub(super) fn new_share(&self, zone: usize) -> Option<NewShare> {
+        let (tail, presence) = self.zones.get(zone).copied().flatten()?;
+        Some(NewShare::of(self.new_part(tail, presence)))
+    }
+
+    fn new_part(&self, tail: &Tail, presence: f64) -> f64 {
+        let all: f64 = self.each().map(|(tail, presence)| presence * tail.new.total()).sum();
+        let part = presence * tail.new.total() / all;
+        if part.is_finite() { part } else { presence / self.zones.len() as f64 }
+    }
+
+    /// The part of each zone in the class's `allocation` in requests/s, by one level in all zones; `None` while one of
+    /// them does not show its tail.
+    pub(super) fn shares(&self, allocation: f64) -> Option<Vec<f64>> {
+        let zones: Vec<(&Tail, f64)> = self.zones.iter().copied().collect::<Option<_>>()?;
+        let spread = |tail: &Tail, presence| Spread {
+            new_share: self.new_part(tail, presence),
+            floor: self.floor,
+            tenant_limit: self.tenant_limit,
+        };
+        let spreads = zones.iter().map(|(tail, presence)| (*tail, spread(tail, *presence), *presence));
+        let level = Tail::common_level(spreads.clone(), allocation);
+        let floors = self.floors();
+        let passes = |(tail, spread, presence): (&Tail, Spread, f64)| {
+            if level < self.floor && floors <= allocation {
+                presence * tail.established.passes(self.floor) + spread.new_share * (allocation - floors)
+            } else {
+                presence * tail.passes(level, &spread)
+            }
+        };
+        let passed: Vec<f64> = spreads.map(passes).collect();
+        let all: f64 = passed.iter().sum();
+        (all > 0.0).then(|| passed.into_iter().map(|passes| passes / all).collect())
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&'a Tail, f64)> {
+        self.zones.iter().copied().flatten()
+    }
+}

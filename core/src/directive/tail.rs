@@ -1,0 +1,75 @@
+//! The cut of a bucket's unlisted names, as an aggregator sends it to its clients.
+
+use crate::quantity::{DropRatio, Rate};
+
+/// The rules by which a client finds the drop ratio of an unlisted name. The ratio of a name that it knows nothing of is
+/// that of the class `default`. The default refuses nothing more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TailCut {
+    /// The rate that an established name may pass whose own counts tell its rate; `None` if nothing is cut.
+    pub level: Option<Rate>,
+    /// The same for a new name.
+    pub new_level: Option<Rate>,
+    /// The drop ratio of the other established names.
+    pub ratio: DropRatio,
+    /// The rate that no name may exceed.
+    pub tenant_limit: Option<Rate>,
+}
+
+/// A zone's part of the traffic of new names, in millionths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewShare(u32);
+
+/// A part of more than the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a part of new traffic is at most {max} millionths, not {0}", max = NewShare::WHOLE)]
+pub struct InvalidNewShare(u32);
+
+impl NewShare {
+    const WHOLE: u32 = 1_000_000;
+
+    /// Validates a part in millionths, as it travels.
+    ///
+    /// # Errors
+    /// If it is more than the whole.
+    pub const fn new(millionths: u32) -> Result<Self, InvalidNewShare> {
+        if millionths <= Self::WHOLE { Ok(Self(millionths)) } else { Err(InvalidNewShare(millionths)) }
+    }
+
+    /// The nearest part to a number in 0..=1.
+    pub fn of(share: f64) -> Self {
+        // The cast saturates, and NaN becomes 0.
+        Self(((share * f64::from(Self::WHOLE)).round() as u32).min(Self::WHOLE))
+    }
+
+    /// The part in millionths.
+    pub const fn millionths(self) -> u32 {
+        self.0
+    }
+
+    /// The part as a number in 0..=1.
+    pub fn as_f64(self) -> f64 {
+        f64::from(self.0) / f64::from(Self::WHOLE)
+    }
+}
+
+impl TailCut {
+    /// The cut of a limit of zero.
+    pub const NOTHING_PASSES: Self = Self {
+        level: Some(Rate::ZERO),
+        new_level: Some(Rate::ZERO),
+        ratio: DropRatio::ALL,
+        tenant_limit: None,
+    };
+
+    /// The drop ratio of a name with a rate in requests/s, and true if the tenant limit is what stops it.
+    pub fn ratio_of(&self, established: bool, rate: f64) -> (DropRatio, bool) {
+        let of = |limit: Option<Rate>| match (limit, Rate::computed(rate)) {
+            (Some(limit), Some(rate)) => DropRatio::of_excess(rate, limit),
+            _ => DropRatio::NONE,
+        };
+        let by_level = of(if established { self.level } else { self.new_level });
+        let by_limit = of(self.tenant_limit);
+        (by_level.max(by_limit), by_limit > DropRatio::NONE && by_limit >= by_level)
+    }
+}

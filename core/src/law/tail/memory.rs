@@ -1,0 +1,120 @@
+//! The memory of one name's requests, from which its rate and its standing follow.
+
+use std::time::Duration;
+
+use super::{Bin, Standing};
+use crate::law::Parameters;
+use crate::quantity::MonoTime;
+
+/// Times in a memory, in seconds: small, because an aggregator has a million of them.
+const TENTH: f32 = 0.1;
+
+/// The requests of one name, each memory as an exponentially fading count.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameMemory {
+    /// Requests in the memory of 30 s.
+    long: f32,
+    /// Requests in the memory of 1 s.
+    short: f32,
+    /// Tenths of a second: the time of the first request, and of the latest update.
+    first: u32,
+    last: u32,
+    /// The looks at which it had traffic, as far as they matter.
+    looks: u8,
+    /// True if it had traffic since the last look.
+    was_seen: bool,
+    standing: Standing,
+}
+
+impl NameMemory {
+    /// The memory of a name that is seen for the first time.
+    pub fn new(now: MonoTime, established: bool) -> Self {
+        let first = tenths(now);
+        let standing = Standing { established, bin: None };
+        Self { first, last: first, standing, ..Self::default() }
+    }
+
+    /// The present standing.
+    pub const fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Makes the name an established one.
+    pub const fn establish(&mut self) {
+        self.standing.established = true;
+    }
+
+    /// Adds requests, and returns the standing that follows.
+    pub fn add(&mut self, now: MonoTime, requests: f64, parameters: &Parameters) -> Standing {
+        self.fade(tenths(now), parameters);
+        self.was_seen = true;
+        self.long += requests as f32;
+        self.short += requests as f32;
+        self.follow(parameters)
+    }
+
+    /// Looks at the name, once in [`Parameters::tenant_sample`]. Returns true if it had traffic since the last
+    /// look.
+    pub fn look(&mut self, now: MonoTime, parameters: &Parameters) -> bool {
+        self.fade(tenths(now), parameters);
+        self.follow(parameters);
+        let was_seen = std::mem::take(&mut self.was_seen);
+        self.looks = self.looks.saturating_add(u8::from(was_seen));
+        was_seen
+    }
+
+    /// Returns true if a new name had traffic at enough looks to be established.
+    pub const fn is_due(&self, parameters: &Parameters) -> bool {
+        !self.standing.established && self.looks >= parameters.tenant_samples
+    }
+
+    fn fade(&mut self, now: u32, parameters: &Parameters) {
+        let elapsed = now.saturating_sub(self.last) as f32 * TENTH;
+        if elapsed > 0.0 {
+            self.last = now;
+            self.long *= (-elapsed / parameters.name_memory.as_secs_f32()).exp();
+            self.short *= (-elapsed / parameters.name_memory_fast.as_secs_f32()).exp();
+        }
+    }
+
+    /// Updates the standing from the memories.
+    fn follow(&mut self, parameters: &Parameters) -> Standing {
+        let was_counted = self.standing.bin.is_some();
+        let from = if was_counted { parameters.name_counts_kept } else { parameters.name_counts };
+        self.standing.bin = if f64::from(self.long) < from {
+            None
+        } else {
+            let rate = f64::from(self.rate(parameters));
+            Some(self.standing.bin.map_or_else(|| Bin::of(rate), |bin| bin.follow(rate)))
+        };
+        self.standing
+    }
+
+    /// The rate in requests/s. After a change that chance does not explain the long memory begins anew, with the short
+    /// one.
+    fn rate(&mut self, parameters: &Parameters) -> f32 {
+        // The first requests were gathered before they arrived.
+        let age = self.last.saturating_sub(self.first) as f32 * TENTH + parameters.report_interval.as_secs_f32();
+        let seconds_in = |memory: Duration, age: f32| {
+            let memory = memory.as_secs_f32();
+            memory * (1.0 - (-age / memory).exp())
+        };
+        let rate = self.long / seconds_in(parameters.name_memory, age);
+        let fast_seconds = seconds_in(parameters.name_memory_fast, age);
+        let expected = rate * fast_seconds;
+        let grew = self.short > expected + 4.0 * expected.sqrt() + 8.0;
+        let shrank = expected >= 16.0 && self.short < expected - 4.0 * expected.sqrt();
+        if !(grew || shrank) {
+            return rate;
+        }
+        let fast = self.short / fast_seconds;
+        let since = parameters.name_memory_fast.as_secs_f32().min(age);
+        self.first = self.last.saturating_sub((since / TENTH) as u32);
+        self.long = fast * seconds_in(parameters.name_memory, since);
+        fast
+    }
+}
+
+fn tenths(now: MonoTime) -> u32 {
+    u32::try_from(now.since(MonoTime::ZERO).as_millis() / 100).unwrap_or(u32::MAX)
+}

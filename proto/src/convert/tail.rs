@@ -1,0 +1,122 @@
+//! Conversions of unlisted names: the demand of a zone's, the levels to which they are cut, and their standings.
+
+use plimsoll_core::directive::{STANDINGS_MAX, TailCut};
+use plimsoll_core::law::tail::{Bin, Demand, Standing, Tail};
+use plimsoll_core::names::{Bucket, KeyId};
+use plimsoll_core::quantity::{DropRatio, Rate};
+
+use super::DecodeError;
+use super::scalars::{check_column, check_len, decode_name, decode_rate, encode_rate};
+use crate::wire;
+
+/// The most tails in one report. Further ones are left out, and their buckets are divided by traffic alone.
+pub(super) const TAILS_MAX: usize = 4_096;
+/// The most bytes of a tail on the wire: a name of 128 bytes, two demands of a gap and a rate for each bin, two numbers
+/// and framing, and a number.
+pub(super) const TAIL_BYTES_MAX: usize = (128 + 3) + 2 * (Bin::COUNT * (2 + 10) + 2 * 11 + 3 * 4) + 6 + 4;
+
+pub(super) fn encode_tail(bucket: &Bucket, tail: &Tail) -> wire::Tail {
+    wire::Tail {
+        bucket: bucket.to_string(),
+        established: Some(encode_demand(&tail.established)),
+        new: Some(encode_demand(&tail.new)),
+        names: tail.names,
+    }
+}
+
+fn encode_demand(demand: &Demand) -> wire::Demand {
+    let mut encoded = wire::Demand {
+        uncounted_milli_rps: milli(demand.uncounted),
+        mean_micro_rps: micro(demand.mean),
+        ..wire::Demand::default()
+    };
+    let mut next = 0;
+    for (at, traffic) in (0..).zip(&demand.bins).filter(|(_, traffic)| milli(**traffic) > 0) {
+        encoded.bin_gaps.push(at - next);
+        encoded.milli_rps.push(milli(*traffic));
+        next = at + 1;
+    }
+    encoded
+}
+
+pub(super) fn decode_tail(tail: &wire::Tail) -> Result<(Bucket, Tail), DecodeError> {
+    let demand = |demand: &Option<wire::Demand>| demand.as_ref().map(decode_demand).transpose();
+    let decoded = Tail {
+        established: demand(&tail.established)?.unwrap_or_default(),
+        new: demand(&tail.new)?.unwrap_or_default(),
+        names: tail.names,
+    };
+    Ok((decode_name("tails", &tail.bucket, Bucket::new)?, decoded))
+}
+
+fn decode_demand(demand: &wire::Demand) -> Result<Demand, DecodeError> {
+    check_len("tails.bin_gaps", demand.bin_gaps.len(), Bin::COUNT)?;
+    check_column("tails.milli_rps", demand.milli_rps.len(), demand.bin_gaps.len())?;
+    let mut bins = vec![0.0; if demand.bin_gaps.is_empty() { 0 } else { Bin::COUNT }];
+    let mut next = 0_u32;
+    for (gap, traffic) in demand.bin_gaps.iter().zip(&demand.milli_rps) {
+        let at = next.saturating_add(*gap);
+        *bins.get_mut(at as usize).ok_or(DecodeError::Bin(at))? = decode_rate(*traffic)?.per_second();
+        next = at.saturating_add(1);
+    }
+    Ok(Demand {
+        bins,
+        uncounted: decode_rate(demand.uncounted_milli_rps)?.per_second(),
+        mean: decode_micro(demand.mean_micro_rps)?.per_second(),
+    })
+}
+
+pub(super) fn encode_cut(cut: TailCut) -> wire::TailCut {
+    let micro = |level: Rate| micro(level.per_second());
+    wire::TailCut {
+        level_micro_rps: cut.level.map(micro),
+        new_level_micro_rps: cut.new_level.map(micro),
+        ratio: cut.ratio.units(),
+        tenant_limit_milli_rps: cut.tenant_limit.map(encode_rate),
+    }
+}
+
+pub(super) fn decode_cut(cut: wire::TailCut) -> Result<TailCut, DecodeError> {
+    Ok(TailCut {
+        level: cut.level_micro_rps.map(decode_micro).transpose()?,
+        new_level: cut.new_level_micro_rps.map(decode_micro).transpose()?,
+        ratio: DropRatio::new(cut.ratio)?,
+        tenant_limit: cut.tenant_limit_milli_rps.map(decode_rate).transpose()?,
+    })
+}
+
+/// Encodes standings as the gaps between their ids, and their codes.
+pub(super) fn encode_standings(standings: &[(KeyId, Standing)]) -> (Vec<u32>, Vec<u32>) {
+    let mut next = 0;
+    let each = standings.iter().map(|(id, standing)| {
+        let gap = id.0.saturating_sub(next);
+        next = id.0.saturating_add(1);
+        (gap, u32::from(standing.code()))
+    });
+    each.unzip()
+}
+
+pub(super) fn decode_standings(gaps: &[u32], codes: &[u32]) -> Result<Vec<(KeyId, Standing)>, DecodeError> {
+    check_len("standing_id_gaps", gaps.len(), STANDINGS_MAX)?;
+    check_column("standings", codes.len(), gaps.len())?;
+    let mut next = 0_u32;
+    let each = gaps.iter().zip(codes).map(|(gap, code)| {
+        let id = next.saturating_add(*gap);
+        next = id.saturating_add(1);
+        Ok((KeyId(id), Standing::from_code(*code)?))
+    });
+    each.collect()
+}
+
+// The casts saturate, and NaN becomes 0.
+fn milli(rate: f64) -> u64 {
+    (rate * 1e3).round() as u64
+}
+
+fn micro(rate: f64) -> u64 {
+    (rate * 1e6).round() as u64
+}
+
+fn decode_micro(micro: u64) -> Result<Rate, DecodeError> {
+    Ok(Rate::new(micro as f64 / 1e6)?)
+}
