@@ -119,8 +119,8 @@ impl FastLoop {
         self.rates[line.index()] = KeyRates::new(young_until, &self.parameters);
     }
 
-    /// Ends the tracking of a listed tenant that is listed no more.
-    fn close(&mut self, key: &Key) {
+    /// Ends the tracking of a tenant that is forgotten or listed no more.
+    pub(crate) fn close(&mut self, key: &Key) {
         if let Some(keys) = self.buckets.get_mut(&key.bucket) {
             keys.by_tenant.remove(&key.tenant);
         }

@@ -14,9 +14,9 @@ use crate::zone::Bounds;
 use admission::{Admission, Quota};
 pub(crate) use lines::Lines;
 
-/// An unlisted name without counts for this many seconds is forgotten.
+/// A key without counts for this many seconds is forgotten.
 const IDLE: u32 = 60;
-/// An established one.
+/// An established name.
 const ESTABLISHED_IDLE: u32 = 600;
 /// The periods of the fast loop in which recent counts are halved once: a second.
 const HALVED_EVERY: usize = 10;
@@ -261,26 +261,37 @@ impl KeyCounts {
         self.lines.add_late(self.keys.value(id).line, counts);
     }
 
-    /// Advances to a period of the fast loop: looks at a part of the names, each once in [`LOOKED_AT_EVERY`] periods, and
-    /// forgets idle ones, and the coldest ones where frequent tenants found no room. Ends lines of which the controller
-    /// has confirmed all counts, with their buckets.
-    pub(crate) fn on_tick(&mut self, now: MonoTime, tails: &mut Tails, outbox: &mut Outbox) {
+    /// Advances to a period of the fast loop: looks at a part of the keys, each once in [`LOOKED_AT_EVERY`] periods, and
+    /// forgets idle ones, and the coldest names where frequent ones found no room. Ends lines of which the controller has
+    /// confirmed all counts, with their buckets. Returns the lines of listed tenants that are forgotten.
+    pub(crate) fn on_tick(&mut self, now: MonoTime, tails: &mut Tails, outbox: &mut Outbox) -> Vec<KeyId> {
         self.second = u32::try_from(now.since(MonoTime::ZERO).as_secs()).unwrap_or(u32::MAX);
         self.admission.sketch.decay_part(HALVED_EVERY);
         let second = self.second;
-        let part = self.keys.next_part(LOOKED_AT_EVERY);
-        let idle = part.filter(|(.., account)| account.source == Source::Name).filter_map(|(id, _, account)| {
-            let is_established = tails.look(now, account.line, id);
-            let idle = if is_established { ESTABLISHED_IDLE } else { IDLE };
-            (second.saturating_sub(account.second) >= idle).then_some(id)
+        let lines = &self.lines;
+        let idle = self.keys.next_part(LOOKED_AT_EVERY).filter_map(|(id, _, account)| {
+            let idle = second.saturating_sub(account.second);
+            let is_gone = match account.source {
+                Source::Unnamed => false,
+                Source::Name if tails.look(now, account.line, id) => idle >= ESTABLISHED_IDLE,
+                Source::Name => idle >= IDLE,
+                Source::Listed => idle >= IDLE && outbox.is_settled(account.line, lines.tally(account.line)),
+            };
+            is_gone.then_some(id)
         });
         let mut gone: Vec<KeyId> = idle.collect();
         gone.extend(self.coldest());
+        let mut listed = Vec::new();
         for id in gone {
             let Some(account) = self.keys.remove(id) else { continue };
             let quota = quota_at(&mut self.quotas, account.quota);
             quota.keys = quota.keys.saturating_sub(1);
-            tails.close(account.line, id);
+            if account.source == Source::Listed {
+                self.lines.leave(account.line);
+                listed.push(account.line);
+            } else {
+                tails.close(account.line, id);
+            }
         }
         for line in self.lines.end_settled(outbox) {
             let key = &self.lines.keys()[line.index()];
@@ -293,6 +304,7 @@ impl KeyCounts {
                 self.free_quotas.push(quota);
             }
         }
+        listed
     }
 
     /// The names with less than half the traffic of a tenant that found no room.

@@ -94,7 +94,9 @@ impl Zone {
         if is_warm {
             self.downstream.resend_all();
         }
-        self.keys.on_tick(now, &mut self.fast_loop.tails, &mut self.upstream.outbox);
+        for line in self.keys.on_tick(now, &mut self.fast_loop.tails, &mut self.upstream.outbox) {
+            self.fast_loop.close(&self.keys.lines.keys()[line.index()]);
+        }
         self.drop_idle_buckets(now);
         let settled = self.is_led(now) && self.downstream.is_settled(now);
         self.fast_loop.on_tick(now, settled);

@@ -297,7 +297,7 @@ impl Subscription {
         }
         if !routing.assignment.ratios_apply(bucket) && self.directives.get(&directive.bucket).is_some() {
             directive.keys.iter_mut().for_each(|key| key.values = Values::default());
-            directive.terms.pool = None;
+            (directive.terms.pool, directive.terms.cut) = (None, None);
         }
         self.directives.apply(&directive)
     }

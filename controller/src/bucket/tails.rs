@@ -76,3 +76,23 @@ impl<'a> ZoneTails<'a> {
         self.zones.iter().copied().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_core::law::tail::{Bin, Demand};
+
+    use super::*;
+
+    #[test]
+    fn tenant_limit_lowers_the_demand_of_a_class() {
+        let mut bins = vec![0.0; Bin::COUNT];
+        bins[Bin::of(400.0).index()] = 4_000.0;
+        let tail = Tail { established: Demand { bins, ..Demand::default() }, names: 10, ..Tail::default() };
+        for (tenant_limit, due) in [(50.0, 0.125), (500.0, 1.0), (f64::INFINITY, 1.0)] {
+            let tails = ZoneTails::new([(Some(&tail), 1.0), (None, 1.0)].into_iter(), 0.0, tenant_limit);
+            assert!((tails.within(0) / due - 1.0).abs() < 0.05, "{tenant_limit}: {}", tails.within(0));
+            assert_eq!(tails.within(1), 1.0, "a zone that cuts no names shows none");
+            assert_eq!(tails.shares(100.0), None);
+        }
+    }
+}

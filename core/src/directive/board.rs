@@ -108,7 +108,7 @@ impl Board {
 
     /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version
     /// before the latest get the latest change alone; of the slower ones, all but a few get the whole state.
-    /// Without `values`, the values of keys are left out, headroom and pool with them.
+    /// Without `values`, the values of keys are left out, and headroom, pool and cut with them.
     pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
@@ -189,7 +189,7 @@ impl Posted {
         });
         let mut terms = self.terms.clone();
         if !seen.values {
-            (terms.headroom, terms.pool) = (None, None);
+            (terms.headroom, terms.pool, terms.cut) = (None, None, None);
         }
         // Definitions change rarely, and terms are sent with every directive.
         if self.quotas_changed <= seen.version {

@@ -1,6 +1,7 @@
 //! Round trips of directives, in parts within the bounds of a message.
 
-use plimsoll_core::directive::{NEAREST_BYTES_MAX, Unlisted};
+use plimsoll_core::directive::{NEAREST_BYTES_MAX, NewShare, STANDINGS_MAX, TailCut, Unlisted};
+use plimsoll_core::law::tail::Standing;
 
 use super::quotas::any_quotas;
 use super::*;
@@ -123,12 +124,19 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         },
     );
     let headrooms = (option::of(headroom()), option::of(pool));
-    let shares = (presences, option::of(any_rate()), option::of(any::<u32>()), headrooms);
+    let micro = || option::of((0..1_000_000_000_000u64).prop_map(|micro| Rate::new(micro as f64 / 1e6).unwrap()));
+    let ratio = (0..=DropRatio::ONE).prop_map(|units| DropRatio::new(units).unwrap());
+    let cut = (micro(), micro(), ratio, option::of(any_rate())).prop_map(
+        |(level, new_level, ratio, tenant_limit)| TailCut { level, new_level, ratio, tenant_limit },
+    );
+    let new_share = (0..=1_000_000u32).prop_map(|millionths| NewShare::new(millionths).unwrap());
+    let tail = (option::of(cut), option::of(new_share));
+    let shares = (presences, option::of(any_rate()), option::of(any::<u32>()), headrooms, tail);
     let coherence = option::of((any::<[u8; 16]>(), any::<u64>()))
         .prop_map(|coherence| coherence.map(|(key, salt)| Coherence { key: CoinKey::from_bytes(key), salt }));
     (any_limit(), mode, cohort, (coin, coherence), on_silence, shares, option::of(any_quotas())).prop_map(
         |(limit, mode, cohort, (coin, coherence), on_silence, shares, quotas)| {
-            let (presences, hold, clients, (headroom, pool)) = shares;
+            let (presences, hold, clients, (headroom, pool), (cut, new_share)) = shares;
             Terms {
                 named: presences.is_some(),
                 unlisted: clients
@@ -145,6 +153,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 headroom,
                 clients,
                 pool,
+                cut,
+                new_share,
                 quotas,
             }
         },
@@ -155,15 +165,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
 fn any_entitlement() -> impl Strategy<Value = Entitlement> {
     let weight = prop_oneof![1_000..10_000u64, 1_000..=1_000_000_000_000_000u64]
         .prop_map(|nano| Weight::new(nano as f64 / 1e9).unwrap());
-    (weight, any_rate(), option::of(any_rate()), any::<(bool, bool)>()).prop_map(
-        |(weight, floor, tenant_limit, (declared, established))| Entitlement {
-            weight,
-            floor,
-            tenant_limit,
-            declared,
-            established,
-        },
-    )
+    (weight, any_rate(), option::of(any_rate()))
+        .prop_map(|(weight, floor, tenant_limit)| Entitlement { weight, floor, tenant_limit })
 }
 
 fn any_values() -> impl Strategy<Value = Values> {
@@ -209,6 +212,9 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
             children,
             above: children.unwrap_or_default(),
             grants: [(Bucket::new("granted").unwrap(), Tokens::new(25.0))].into(),
+            standings: (0..8)
+                .map(|at| (KeyId(kill as u32 % 1_000 + at * at), Standing::from_code(at * 48).unwrap()))
+                .collect(),
             buckets,
         },
     )
@@ -221,8 +227,6 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
         weight: Weight::new(Weight::MAX).unwrap(),
         floor: largest_rate(),
         tenant_limit: most,
-        declared: true,
-        established: true,
     };
     let values = Values {
         ratio: Some(DropRatio::ALL),
@@ -257,6 +261,13 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 depth: PoolDepth::MAX,
                 burst: Tokens::new(f64::MAX),
             }),
+            cut: Some(TailCut {
+                level: most,
+                new_level: most,
+                ratio: DropRatio::ALL,
+                tenant_limit: most,
+            }),
+            new_share: Some(NewShare::of(1.0)),
             quotas: None,
         },
         keys: (0..tenants).map(|number| KeyDirective { tenant: tenant(number), values }).collect(),
@@ -281,13 +292,14 @@ fn largest_directives_stay_within_message_bounds() {
         children: Some(u32::MAX),
         above: u32::MAX,
         grants: BTreeMap::new(),
+        standings: Vec::new(),
         buckets,
     };
     let buckets = |count: usize, tenants| {
         message((0..count).map(|number| largest_directive(&longest(number), tenants)).collect())
     };
     // Full parts: keys of one bucket, buckets without keys, buckets with one key each.
-    for full in [buckets(1, 1_023), buckets(700, 0), buckets(430, 1)] {
+    for full in [buckets(1, 1_023), buckets(600, 0), buckets(400, 1)] {
         assert_eq!(check_directives(&full), 1);
         assert!(bytes_of(&full)[0].len() > MESSAGE_BYTES_MAX / 4 * 3 - 8 * 1024);
     }
@@ -304,6 +316,11 @@ fn largest_directives_stay_within_message_bounds() {
         |directives| Directives { grants: (0..GRANTS_MAX).map(granted).collect(), ..directives };
     assert_eq!(check_directives(&with_grants(buckets(0, 0))), 1);
     assert_eq!(check_directives(&with_grants(buckets(1, 1_023))), 1, "a full part has room for them");
+    let told = |number| (KeyId(u32::MAX - number), Standing::from_code(Standing::CODE_MAX.into()).unwrap());
+    let standings = || (0..STANDINGS_MAX as u32).rev().map(told).collect();
+    let with_standings = |directives| Directives { standings: standings(), ..directives };
+    assert_eq!(check_directives(&with_standings(buckets(0, 0))), 1);
+    assert_eq!(check_directives(&with_standings(buckets(1, 1_023))), 2);
 }
 
 fn round_trip_values(values: Values) -> Values {
@@ -322,8 +339,6 @@ fn absent_values_differ_from_zero() {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,
             tenant_limit,
-            declared: false,
-            established: false,
         })
     };
     for values in [
@@ -365,8 +380,6 @@ proptest! {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,
             tenant_limit: None,
-            declared: true,
-            established: false,
         };
         let values = Values { entitlement: Some(entitlement), ..Values::default() };
         let arrived = round_trip_values(values).entitlement.unwrap().weight.get();

@@ -126,12 +126,7 @@ impl Crowded {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.zone.counts().any(|(key, _)| key.tenant.as_str() == name)
-    }
-
-    fn counted(&self, name: &str) -> u64 {
-        let key = Key { bucket: bucket(), tenant: tenant(name) };
-        self.counted.get(&key).copied().unwrap_or_default()
+        self.zone.keys.get(&Key { bucket: bucket(), tenant: tenant(name) }).is_some()
     }
 
     fn check_balanced(&self) {
@@ -230,20 +225,16 @@ fn idle_keys_are_evicted_and_their_ids_reused() {
     crowded.seconds(2, |_| ());
     assert!(crowded.has("a"));
     crowded.exhaust(0, "a", 6);
-    crowded.seconds(62, |crowded| crowded.offer(0, "b", 1));
+    // In the first minute of a class every name is established, and is remembered for ten minutes.
+    crowded.seconds(612, |crowded| crowded.offer(0, "b", 1));
     assert!(!crowded.has("a") && crowded.has("b") && !crowded.has("c"));
     let before = crowded.zone.keys();
     crowded.offer(0, "a", 3);
     crowded.offer(0, "d", 4);
     crowded.seconds(1, |_| ());
     assert_eq!(crowded.zone.keys(), before + 2);
-    assert!(crowded.zone.keys.keys().len() < 10, "ids are reused");
-    assert_eq!((crowded.counted("a"), crowded.counted("d")), (26, 4));
-    let of_quotas = |name: &str| {
-        let found = crowded.zone.counts().find(|(key, _)| key.tenant.as_str() == name).unwrap().1;
-        found.quota_dropped + found.would_quota_dropped + found.quota_repeated
-    };
-    assert_eq!(["a", "d"].map(of_quotas), [0, 0], "of earlier keys with these ids");
+    crowded.seconds(72, |crowded| crowded.offer(0, "a", 1));
+    assert!(crowded.has("a") && !crowded.has("d"), "a new name is forgotten after a minute");
     crowded.check_balanced();
 }
 
@@ -251,7 +242,7 @@ fn idle_keys_are_evicted_and_their_ids_reused() {
 fn tenant_that_is_refused_from_memory_is_not_idle() {
     let mut crowded = Crowded::new(10, 100, 1);
     crowded.offer(0, "a", 5);
-    crowded.seconds(130, |crowded| crowded.clients[0].counts("a").quota_repeated += 1);
+    crowded.seconds(700, |crowded| crowded.clients[0].counts("a").quota_repeated += 1);
     assert!(crowded.has("a"));
     crowded.check_balanced();
 }
@@ -297,7 +288,6 @@ fn least_frequent_key_makes_room_for_a_much_more_frequent_tenant() {
         crowded.offer(0, "hot", 50);
     });
     assert!(crowded.has("hot"));
-    assert!(crowded.counted("hot") > 1_000, "{} of 2000", crowded.counted("hot"));
     assert!(crowded.zone.keys() <= 13, "{}", crowded.zone.keys());
     crowded.check_balanced();
 }

@@ -265,13 +265,7 @@ impl Script {
 }
 
 pub(super) fn entitled(weight: f64) -> Entitlement {
-    Entitlement {
-        weight: Weight::new(weight).unwrap(),
-        floor: Rate::ZERO,
-        tenant_limit: None,
-        declared: true,
-        established: false,
-    }
+    Entitlement { weight: Weight::new(weight).unwrap(), floor: Rate::ZERO, tenant_limit: None }
 }
 
 /// A zone with its clients, and a controller while there is one.

@@ -5,6 +5,7 @@ use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{Directives, Values};
 use plimsoll_core::kill::KillGeneration;
+use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
 use plimsoll_core::report::{Counts, Identity, Outbox};
 
@@ -60,6 +61,8 @@ pub(super) struct Scripted {
     pub(super) epoch: Option<Epoch>,
     pub(super) board: Board,
     pub(super) kill: KillGeneration,
+    /// The demand of its unlisted names.
+    pub(super) tail: Option<Tail>,
     traffic: Vec<Traffic>,
 }
 
@@ -85,6 +88,7 @@ impl Scripted {
             epoch: None,
             board: Board::default(),
             kill: KillGeneration::default(),
+            tail: None,
             traffic: Vec::new(),
         }
     }
@@ -160,6 +164,7 @@ impl Scripted {
             epoch: self.epoch,
             kill: self.kill,
             holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+            tails: self.tail.iter().map(|tail| (bucket(), tail.clone())).collect(),
             ..Report::default()
         };
         self.greeted = true;

@@ -105,7 +105,7 @@ fn a_limit_of_zero_is_a_number() {
 }
 
 #[test]
-fn terms_are_replaced_except_for_absent_hold_headroom_pool_and_quotas() {
+fn terms_are_replaced_except_for_absent_ones() {
     let first = Terms {
         named: true,
         unlisted: Some(Unlisted::new(Some(&bucket("meant")))),
@@ -121,6 +121,8 @@ fn terms_are_replaced_except_for_absent_hold_headroom_pool_and_quotas() {
         headroom: Some(Headroom::Shared(rate(7))),
         clients: Some(9),
         pool: Some(pool(3)),
+        cut: Some(cut(2)),
+        new_share: Some(new_share(1)),
         quotas: Some(quotas(7)),
     };
     let bare = terms(per_second(100));
@@ -128,17 +130,26 @@ fn terms_are_replaced_except_for_absent_hold_headroom_pool_and_quotas() {
     assert!(board.apply(&directive_of(true, first.clone(), &[])));
     check_posted_of(&board, first.clone(), &[]);
 
-    let unchanged = Terms { hold: None, headroom: None, pool: None, quotas: None, ..first.clone() };
+    let unchanged = Terms {
+        hold: None,
+        headroom: None,
+        pool: None,
+        cut: None,
+        new_share: None,
+        quotas: None,
+        ..first.clone()
+    };
     assert!(!board.apply(&directive_of(true, unchanged, &[])), "nothing new");
     check_posted_of(&board, first.clone(), &[]);
 
     assert!(board.apply(&directive_of(false, bare.clone(), &[])));
-    let Terms { hold, headroom, pool, quotas, .. } = first;
-    check_posted_of(&board, Terms { hold, headroom, pool, quotas: quotas.clone(), ..bare.clone() }, &[]);
+    let Terms { hold, headroom, pool, cut, new_share, quotas, .. } = first;
+    let kept = Terms { hold, headroom, pool, cut, new_share, quotas: quotas.clone(), ..bare.clone() };
+    check_posted_of(&board, kept, &[]);
 
     let none = Terms { hold: Some(Rate::ZERO), quotas: Some(BucketQuotas::default()), ..bare };
     assert!(board.apply(&directive_of(false, none.clone(), &[])), "zero is a hold, and no quota a change");
-    check_posted_of(&board, Terms { headroom, pool, ..none }, &[]);
+    check_posted_of(&board, Terms { headroom, pool, cut, new_share, ..none }, &[]);
 }
 
 #[test]

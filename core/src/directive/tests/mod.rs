@@ -69,6 +69,15 @@ fn pool(number: u32) -> ZonePool {
 }
 
 /// One quota of so many tokens; none for 0.
+fn cut(number: u32) -> TailCut {
+    let ratio = DropRatio::new(number).unwrap();
+    TailCut { level: Some(rate(number)), new_level: None, ratio, tenant_limit: None }
+}
+
+fn new_share(number: u32) -> NewShare {
+    NewShare::new(number).unwrap()
+}
+
 fn quotas(max: u64) -> BucketQuotas {
     let quota = |max| {
         let (name, rate) = (Name::new("calls").unwrap(), QuotaRate::new(max, max, 1_000).unwrap());

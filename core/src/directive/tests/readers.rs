@@ -105,12 +105,13 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let headroom =
         prop_oneof![Just(Headroom::None), (0..3u32).prop_map(|number| Headroom::Shared(rate(number)))];
     let headrooms = (option::of(headroom), option::of((0..3u32).prop_map(pool)));
-    let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32), headrooms);
+    let tail = (option::of((0..3u32).prop_map(cut)), option::of((0..3u32).prop_map(new_share)));
+    let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32), headrooms, tail);
     let coherence = option::of(0..3u64).prop_map(|salt| salt.map(salted));
     let quotas = option::of((0..3u64).prop_map(quotas));
     (limit, mode, cohort, (coin, coherence), on_silence, shares, quotas).prop_map(
         |(limit, mode, cohort, (coin, coherence), on_silence, shares, quotas)| {
-            let (presences, hold, clients, (headroom, pool)) = shares;
+            let (presences, hold, clients, (headroom, pool), (cut, new_share)) = shares;
             Terms {
                 named: presences.is_some(),
                 unlisted: None,
@@ -126,6 +127,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 headroom,
                 clients,
                 pool,
+                cut,
+                new_share,
                 quotas,
             }
         },
@@ -167,10 +170,13 @@ impl Model {
     fn apply(&mut self, directive: &BucketDirective) {
         let (terms, held) = self.0.entry(directive.bucket.clone()).or_default();
         let (hold, headroom, pool, quotas) = (terms.hold, terms.headroom, terms.pool, terms.quotas.take());
+        let (cut, new_share) = (terms.cut, terms.new_share);
         *terms = directive.terms.clone();
         terms.hold = terms.hold.or(hold);
         terms.headroom = terms.headroom.or(headroom);
         terms.pool = terms.pool.or(pool);
+        terms.cut = terms.cut.or(cut);
+        terms.new_share = terms.new_share.or(new_share);
         terms.quotas = terms.quotas.take().or(quotas);
         // The later of two keys with one name counts.
         let named: BTreeMap<Tenant, Values> =

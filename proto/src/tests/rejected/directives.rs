@@ -117,8 +117,6 @@ fn ends_of_every_range_are_accepted() {
             weight_nano,
             floor_milli_rps: MILLI_RPS_MAX,
             tenant_limit_milli_rps: Some(MILLI_RPS_MAX),
-            declared: true,
-            established: false,
         };
         wire::KeyDirective {
             rate_milli_rps: Some(MILLI_RPS_MAX),

@@ -1,5 +1,6 @@
 //! Generators of reports.
 
+use plimsoll_core::law::tail::{Bin as RateBin, Demand, Tail};
 use proptest::sample::Index;
 
 use crate::tests::*;
@@ -42,6 +43,15 @@ fn claim(generation: u64) -> KillClaim {
     KillClaim { generation: KillGeneration(generation), zone: Zone::new("a").unwrap(), service, name }
 }
 
+/// Makes a tail that the wire carries exactly.
+fn tail(bins: &BTreeMap<usize, u32>, number: u32) -> Tail {
+    let mut traffic = vec![0.0; if bins.is_empty() { 0 } else { RateBin::COUNT }];
+    bins.iter().for_each(|(at, milli)| traffic[*at] = f64::from(*milli) / 1e3);
+    let number = f64::from(number);
+    let established = Demand { bins: traffic, uncounted: number / 1e3, mean: number / 1e6 };
+    Tail { established, new: Demand { uncounted: number / 1e3, ..Demand::default() }, names: number as u32 }
+}
+
 fn any_definition() -> impl Strategy<Value = KeyDefinition> {
     (any_bucket(), any_tenant(), any_counts(), any_counts(), any::<bool>()).prop_map(
         |(bucket, tenant, base, sent, continues)| KeyDefinition {
@@ -62,13 +72,15 @@ fn any_report() -> impl Strategy<Value = Report> {
     let subscriptions = btree_set(any_bucket(), 0..4);
     let holds = btree_map(any_bucket(), any_rate(), 0..4);
     let established = vec((any_bucket(), any_tenant()), 0..4);
-    (head, claims, path, subscriptions, (holds, established)).prop_map(
+    let bins = btree_map(0..RateBin::COUNT, 1..1_000_000u32, 0..6);
+    let tails = btree_map(any_bucket(), (bins, 0..1_000_000u32), 0..3);
+    (head, claims, path, subscriptions, (holds, established, tails)).prop_map(
         |(
             (identity, micros),
             (epoch, kill, children, leaving),
             path,
             subscriptions,
-            (holds, established),
+            (holds, established, tails),
         )| Report {
             seq: 0,
             identity,
@@ -102,6 +114,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             subscriptions: subscriptions.into_iter().collect(),
             established: established.into_iter().map(|(bucket, tenant)| Key { bucket, tenant }).collect(),
             holds,
+            tails: tails.into_iter().map(|(bucket, (bins, number))| (bucket, tail(&bins, number))).collect(),
             definitions: BTreeMap::new(),
             tallies: Tallies::default(),
             evidence: Batches::default(),

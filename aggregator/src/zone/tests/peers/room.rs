@@ -193,7 +193,7 @@ fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
         assert_eq!(scene.unsubscribed.len(), 501, "the parent drops them, too");
         assert_eq!(scene.counted[&key], 40 * (round + 1));
     }
-    assert!(scene.zone.keys.keys().len() < 600, "ids are reused");
+    assert!(scene.zone.keys.lines.keys().len() < 600, "ids are reused");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn listed_tenants_have_room_after_any_number_of_invented_ones() {
     let listed: Vec<String> = (0..100).map(|number| format!("listed{number}")).collect();
     let keys: Vec<(&str, f64)> = listed.iter().map(|name| (name.as_str(), 1.0)).collect();
     let script = listed.iter().fold(Script::rates(&keys), |script, name| {
-        script.with(name, |values| values.entitlement = Some(Entitlement { declared: true, ..entitled(1.0) }))
+        script.with(name, |values| values.entitlement = Some(entitled(1.0)))
     });
     zone.on_directives(at(10), script.message(1, 0)).unwrap();
     for name in &listed {

@@ -86,6 +86,7 @@ fn refusals_from_memory_are_rolled_up_and_change_no_directive() {
     let scene = |repeats: bool| {
         let clients = vec![Client::new(1).offering("acme", 100.0).offering("calm", 300.0)];
         let mut scene = Scene::new(Script::rates(&[("acme", 500.0), ("calm", 500.0)]), clients);
+        scene.roll_up();
         for _ in 0..50 {
             let counts = scene.clients[0].counts("acme");
             counts.quota_repeated += if repeats { 300 } else { 0 };

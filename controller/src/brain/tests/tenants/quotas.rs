@@ -11,7 +11,8 @@ fn beside(behind: Behind) -> Fleet {
         zone.puts_behind("hungry", behind);
         zone
     });
-    let mut fleet = Fleet::new(enforced(), zones.collect());
+    let policy = policy_of(&enforced_with(""), &tenants("calm: {}, hungry: {}", 0));
+    let mut fleet = Fleet::new(policy, zones.collect());
     fleet.run(30.0);
     fleet
 }
