@@ -2,6 +2,7 @@
 //! because there is no room for them.
 
 mod admission;
+mod bucket_place;
 mod columns;
 
 use std::collections::HashMap;

@@ -9,6 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
 
 use super::Zone;
+use super::admissions::Admissions;
 use crate::downstream::Traffic;
 use crate::fast_loop::FastLoop;
 use crate::key_counts::KeyCounts;
@@ -28,6 +29,7 @@ struct Ingest<'a> {
     now: MonoTime,
     keys: &'a mut KeyCounts,
     fast_loop: &'a mut FastLoop,
+    admissions: &'a mut Admissions,
     board: &'a Board,
     /// The bucket of the latest key that was searched for, and its directives: keys of one bucket often follow
     /// each other.
@@ -61,6 +63,7 @@ impl Zone {
             now,
             keys: &mut self.keys,
             fast_loop: &mut self.fast_loop,
+            admissions: &mut self.admissions,
             board: &self.board,
             latest: None,
             outbox: &mut self.upstream.outbox,
@@ -138,6 +141,7 @@ impl Ingest<'_> {
                 *counts = counts.since(late);
             }
         }
+        self.admissions.add(self.keys, entries);
         match self.child_traffic {
             Some(traffic) => {
                 self.fast_loop.add_to_child(entries, traffic);
