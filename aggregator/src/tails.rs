@@ -23,7 +23,9 @@ struct Class {
     growth: Growth,
     established: Kind,
     new: Kind,
-    /// True if the latest directive cut names.
+    /// The ratio of the class in the latest directive.
+    ratio: DropRatio,
+    /// True if that directive cut names.
     is_cut: bool,
 }
 
@@ -153,6 +155,11 @@ impl Tails {
         self.classes.get(class.index())?.as_deref()
     }
 
+    /// The drop ratio of a class, which its names share unequally; `None` before its first request.
+    pub(crate) fn ratio(&self, class: KeyId) -> Option<DropRatio> {
+        Some(self.class(class)?.ratio)
+    }
+
     /// Returns true while clients need to know the bins of the class's names.
     pub(crate) fn is_cut(&self, class: KeyId) -> bool {
         self.class(class).is_some_and(|class| class.is_cut)
@@ -209,6 +216,7 @@ impl Tails {
         let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
             return (all(ratio), ratio);
         };
+        class.ratio = ratio;
         class.is_cut = ratio > DropRatio::NONE || tail.within(spread.tenant_limit) < tail.offered();
         if ratio == DropRatio::NONE || ratio == DropRatio::ALL {
             let nothing = TailCut { tenant_limit, ..TailCut::NOTHING_PASSES };
@@ -235,7 +243,7 @@ fn class_at(classes: &mut Vec<Option<Box<Class>>>, now: MonoTime, line: KeyId) -
     }
     classes[line.index()].get_or_insert_with(|| {
         let (established, new) = Default::default();
-        Box::new(Class { growth: Growth::new(now), established, new, is_cut: false })
+        Box::new(Class { growth: Growth::new(now), established, new, ratio: DropRatio::NONE, is_cut: false })
     })
 }
 

@@ -7,6 +7,7 @@ use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
 use plimsoll_admin::ports::Ports;
 use plimsoll_admin::rejected_streams::RejectedStreams;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::stats::AdmissionFigures;
 
 use crate::admin::status::{self, BucketStatus};
 use crate::zone::Zone;
@@ -163,6 +164,9 @@ fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
         &["bucket"],
         each(&|b| b.hold_rps),
     );
+    for (name, help, value) in AdmissionFigures::GAUGES {
+        page.gauge(name, help, &["bucket"], each(&|b| value(&b.admissions)));
+    }
 }
 
 fn losses(page: &mut Page, zone: &Zone, streams: &Streams) {

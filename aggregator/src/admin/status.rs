@@ -10,6 +10,7 @@ use plimsoll_core::decision::ShownMode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Role;
+use plimsoll_core::stats::AdmissionFigures;
 use serde::Serialize;
 
 use crate::zone::Zone;
@@ -69,6 +70,11 @@ pub struct BucketStatus {
     pub on_hold: bool,
     /// That part, in requests/s; null while the controller has sent none.
     pub hold_rps: Option<f64>,
+    /// The share of its requests that directives tell clients to refuse, without guards; null without one.
+    pub law_ratio: Option<f64>,
+    /// What the counts of the last seconds show.
+    #[serde(flatten)]
+    pub admissions: AdmissionFigures,
 }
 
 /// The state of one child.
@@ -142,6 +148,8 @@ pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStat
             mode: Some(mode).into(),
             on_hold: zone.is_on_hold(bucket, now),
             hold_rps,
+            law_ratio: zone.law_ratio(bucket),
+            admissions: zone.admission_figures(bucket),
             ..BucketStatus::default()
         };
         (bucket.clone(), status)

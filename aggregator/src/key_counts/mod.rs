@@ -1,6 +1,7 @@
 //! The zone's key table: the counts of each name, and the lines in which they are rolled up.
 
 mod admission;
+mod bucket_place;
 mod lines;
 
 use std::collections::HashMap;

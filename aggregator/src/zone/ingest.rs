@@ -9,6 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
 
 use super::Zone;
+use super::admissions::Admissions;
 use crate::downstream::{SentStandings, Traffic};
 use crate::fast_loop::FastLoop;
 use crate::key_counts::{Counted, KeyCounts, Source};
@@ -38,6 +39,7 @@ struct Ingest<'a> {
     now: MonoTime,
     keys: &'a mut KeyCounts,
     fast_loop: &'a mut FastLoop,
+    admissions: &'a mut Admissions,
     board: &'a Board,
     /// The bucket of the latest key that was searched for, and its directives: keys of one bucket often follow
     /// each other.
@@ -73,6 +75,7 @@ impl Zone {
             now,
             keys: &mut self.keys,
             fast_loop: &mut self.fast_loop,
+            admissions: &mut self.admissions,
             board: &self.board,
             latest: None,
             outbox: &mut self.upstream.outbox,
@@ -153,6 +156,7 @@ impl Ingest<'_> {
                 entry.counts = entry.counts.since(late);
             }
         }
+        self.admissions.add(self.keys, entries.iter().map(|entry| (entry.id, entry.counts)));
         match self.child_traffic {
             Some(traffic) => {
                 // The windows of the fast loop do not include this traffic: each child has a fast loop of its own, and a

@@ -1,6 +1,7 @@
 //! The state machine of one aggregator: merges the reports of its children, rolls them up to its parent, and
 //! passes directives down. Pure: it takes time and messages as arguments and returns messages.
 
+mod admissions;
 mod bounds;
 mod child;
 mod ingest;
@@ -36,6 +37,7 @@ use crate::schedule::report_interval::Load;
 use crate::upstream::Upstream;
 use crate::warmup::Warmup;
 
+use admissions::Admissions;
 use ingest::EntryBuffer;
 use room::Room;
 
@@ -56,6 +58,7 @@ pub struct Zone {
     upstream: Upstream,
     room: Room,
     counters: Counters,
+    admissions: Admissions,
     kills: KillRelay,
     /// The modes whose evidence counts.
     modes: Modes,
@@ -75,6 +78,7 @@ impl Zone {
             upstream: Upstream::new(bounds.buckets_max),
             room: Room::new(bounds.buckets_per_client_max),
             counters: Counters::default(),
+            admissions: Admissions::default(),
             kills: KillRelay::new(identity.instance),
             modes: Modes::default(),
             identity,
@@ -98,6 +102,7 @@ impl Zone {
             self.fast_loop.close(&self.keys.lines.keys()[line.index()]);
         }
         self.drop_idle_buckets(now);
+        self.check_admissions(now);
         let settled = self.is_led(now) && self.downstream.is_settled(now);
         self.fast_loop.on_tick(now, settled);
         if self.schedule.is_due_on_tick(now) {

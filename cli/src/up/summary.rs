@@ -135,7 +135,11 @@ const fn by_quotas(traffic: &Traffic) -> u64 {
 
 /// The requests that were refused, or would have been in enforce.
 const fn refused(traffic: &Traffic) -> u64 {
-    traffic.dropped + traffic.would_dropped + by_quotas(traffic) + traffic.would_quota_dropped
+    traffic.dropped
+        + traffic.guard_dropped
+        + traffic.would_dropped
+        + by_quotas(traffic)
+        + traffic.would_quota_dropped
 }
 
 #[cfg(test)]
@@ -147,8 +151,7 @@ mod tests {
         let mut status = serde_json::json!({
             "entry": "b", "limit_rps": 100.0, "learned": null, "queried": null, "mode": "enforce", "killed": false,
             "file_mode": "enforce", "pending_mode": null, "balance": 0.0, "released_rps": 0.0, "candidate": null,
-            "tenants": {}, "offered_rps": 0.0, "allocated_rps": 0.0, "drop_ratio": null, "would_drop_ratio": null,
-            "drop_reason": null, "offered": 0, "admitted": 0, "dropped": 0, "guard_dropped": 0, "would_dropped": 0,
+            "tenants": {}, "offered_rps": 0.0, "allocated_rps": 0.0, "law_ratio": null, "drop_reason": null, "offered": 0, "admitted": 0, "dropped": 0, "guard_dropped": 0, "would_dropped": 0,
         });
         for (name, count) in counts {
             status[name] = (*count).into();
@@ -162,6 +165,7 @@ mod tests {
         for (counts, offered, by_quotas, drop_ratio, reasons) in [
             (&[("offered", 100), ("admitted", 100)][..], 10.0, 0.0, 0.0, vec![]),
             (&[("offered", 100), ("admitted", 60), ("dropped", 40)], 10.0, 0.0, 0.4, vec![limit]),
+            (&[("offered", 100), ("admitted", 62), ("guard_dropped", 38)], 10.0, 0.0, 0.38, vec![limit]),
             (&[("offered", 100), ("admitted", 70), ("quota_dropped", 30)], 10.0, 3.0, 0.3, vec![quota]),
             (
                 &[("offered", 50), ("admitted", 40), ("dropped", 10), ("quota_repeated", 50)],

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
 
+use crate::extra_gates::HelpDesk;
 use crate::fleet::{Fleet, policy};
 use crate::house::root;
 use crate::process::{Process, http, run, until};
@@ -45,6 +46,9 @@ pub(crate) const OF_TRUST: [&str; 5] = [
 
 /// The alerts of exact quotas, likewise.
 pub(crate) const OF_QUOTAS: [&str; 2] = ["PlimsollQuotaStoreFailing", "PlimsollQuotaDegraded"];
+
+/// The alert of a fault that no sound fleet has.
+const UNDERADMITTING: &str = "PlimsollUnderadmitting";
 
 /// A server that scrapes processes and evaluates the rules.
 pub(crate) struct Alerts {
@@ -247,7 +251,7 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
         "PlimsollAdmittedAboveLimit",
         "PlimsollNoContact",
     ];
-    let elsewhere = of_a_lost_aggregator.into_iter().chain(OF_TRUST).chain(OF_QUOTAS);
+    let elsewhere = of_a_lost_aggregator.into_iter().chain([UNDERADMITTING]).chain(OF_TRUST).chain(OF_QUOTAS);
     let tested: BTreeSet<&str> = alerts.fired.iter().map(String::as_str).chain(elsewhere).collect();
     assert_eq!(tested, shipped().iter().map(String::as_str).collect());
     alerts.server.stop();
@@ -288,6 +292,18 @@ fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
     alerts.until_firing(&["PlimsollControllerConflict"]);
     drop((service, aggregator, twin));
     alerts.until_resolved(&["PlimsollControllerConflict"]);
+}
+
+#[test]
+fn alert_of_too_little_admitted_follows_its_gauge() {
+    let page = HelpDesk::showing("plimsoll_underadmitting{bucket=\"api\"}", 0.0);
+    let test = "alerts::alert_of_too_little_admitted_follows_its_gauge";
+    let Some(mut alerts) = Alerts::of(test, vec![page.address]) else { return };
+    *page.tickets.lock().unwrap() = Some(1.0);
+    alerts.until_firing(&[UNDERADMITTING]);
+    *page.tickets.lock().unwrap() = Some(0.0);
+    alerts.until_resolved(&[UNDERADMITTING]);
+    alerts.server.stop();
 }
 
 #[test]

@@ -15,13 +15,18 @@ use crate::turns::turn;
 
 /// A server with a page of metrics that has one number or none.
 #[derive(Clone)]
-struct HelpDesk {
-    tickets: Arc<Mutex<Option<f64>>>,
-    address: SocketAddr,
+pub(crate) struct HelpDesk {
+    pub(crate) tickets: Arc<Mutex<Option<f64>>>,
+    pub(crate) address: SocketAddr,
 }
 
 impl HelpDesk {
     fn open(tickets: f64) -> Self {
+        Self::showing("tickets_open", tickets)
+    }
+
+    /// A page with a number of another name.
+    pub(crate) fn showing(name: &'static str, tickets: f64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let desk = Self { tickets: Arc::new(Mutex::new(Some(tickets))), address };
@@ -32,7 +37,7 @@ impl HelpDesk {
                 let Ok(mut stream) = stream else { return };
                 let _ = stream.read(&mut [0; 4_096]);
                 let tickets = *shared.tickets.lock().unwrap();
-                let body = tickets.map_or(String::new(), |tickets| format!("tickets_open {tickets}\n"));
+                let body = tickets.map_or(String::new(), |tickets| format!("{name} {tickets}\n"));
                 let head = format!(
                     "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n",
                     body.len()

@@ -78,8 +78,11 @@ fn overload_and_a_tenant_at_its_own_limit_are_told_apart() {
         let (_, status) = http_get(controller.address("admin"), "/status");
         let status: Value = serde_json::from_str(&status).unwrap();
         let ratio = |bucket: &str, name: &str| status["buckets"][bucket][name].as_f64();
-        let (over, watched) = (ratio("over", "drop_ratio")?, ratio("watched", "would_drop_ratio")?);
-        assert_eq!((ratio("over", "would_drop_ratio"), ratio("watched", "drop_ratio")), (None, None));
+        let (over, watched) = (ratio("over", "refused_ratio")?, ratio("watched", "would_refused_ratio")?);
+        assert_eq!(
+            (ratio("over", "would_refused_ratio"), ratio("watched", "refused_ratio")),
+            (Some(0.0), Some(0.0))
+        );
         let reason = |bucket: &str| status["buckets"][bucket]["tenants"]["acme"]["drop_reason"].clone();
         let named = reason("over") == "cluster_overload" && reason("own") == "tenant_limit";
         (named && over > 0.5 && watched > 0.5).then_some(())
@@ -88,11 +91,13 @@ fn overload_and_a_tenant_at_its_own_limit_are_told_apart() {
     let line =
         |bucket: &str| text.lines().find(|line| line.starts_with(&format!("bucket {bucket}:"))).unwrap();
     assert!(
-        line("over").contains(", drop ratio ") && line("over").ends_with(" (cluster_overload)"),
+        line("over").contains(", refused ")
+            && line("over").contains(", law ")
+            && line("over").ends_with(" (cluster_overload)"),
         "{text}"
     );
     assert!(line("own").ends_with(" (tenant_limit)"), "{text}");
-    assert!(line("watched").contains(", would-drop ratio "), "{text}");
+    assert!(line("watched").contains(", would refuse "), "{text}");
 }
 
 #[test]

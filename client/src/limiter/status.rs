@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use plimsoll_core::decision::ShownMode;
 use plimsoll_core::directive::Posted;
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::stats::AdmissionFigures;
 use serde::Serialize;
 
 use super::Limiter;
@@ -64,6 +66,9 @@ pub struct BucketStatus {
     /// The bucket of the policy with the most similar name, if no policy names this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
+    /// What the counts of the last seconds show.
+    #[serde(flatten)]
+    pub admissions: AdmissionFigures,
     /// The names of its exact quotas.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<String>,
@@ -119,12 +124,14 @@ impl Subscription {
     /// Returns the part of the status that the subscription knows.
     fn status(&mut self, now: MonoTime) -> Status {
         let unreported = self.unreported();
-        let bucket = |(bucket, posted): (_, Option<&Posted>)| {
+        let figures: BTreeMap<&Bucket, AdmissionFigures> = self.admission_figures().collect();
+        let bucket = |(bucket, posted): (&Bucket, Option<&Posted>)| {
             let terms = posted.map(Posted::terms);
             let status = BucketStatus {
                 mode: ShownMode::from(self.mode_of(bucket)).as_str(),
                 limit_rps: terms.and_then(|terms| terms.limit.per_second()).map(Rate::per_second),
                 nearest: terms.and_then(|terms| Some(terms.unlisted?.nearest()?.to_owned())),
+                admissions: figures.get(bucket).copied().unwrap_or_default(),
                 quotas: Vec::new(),
             };
             (bucket.to_string(), status)

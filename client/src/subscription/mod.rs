@@ -180,6 +180,7 @@ impl Subscription {
         let (table, refusals) = (&self.table, &mut self.refusals);
         let on_counts = |place: &_, counts| refusals.add(table, place, counts);
         self.publisher.guards.measure(now, table, self.registry.places(), on_counts);
+        self.check_admissions(now);
     }
 
     /// Adds up the refusals since the last measurement.

@@ -3,6 +3,7 @@
 use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
 use plimsoll_core::decision::ShownMode;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::stats::AdmissionFigures;
 
 use crate::admin::status::{AggregatorStatus, BucketStatus, Status};
 use crate::brain::Brain;
@@ -13,6 +14,12 @@ pub(crate) fn page(brain: &Brain, status: &Status, events: &Events, now: MonoTim
     let mut page = Page::default();
     controller(&mut page, status, brain);
     buckets(&mut page, status);
+    for (name, help, value) in AdmissionFigures::GAUGES {
+        let rows = status.buckets.iter();
+        let rows =
+            rows.filter_map(|(name, bucket)| Some((vec![name.to_string()], value(&bucket.admissions)?)));
+        page.gauge(name, help, &["bucket"], rows);
+    }
     modes_and_decisions(&mut page, status);
     aggregators(&mut page, status);
     rollout(&mut page, brain, now);
@@ -99,10 +106,8 @@ fn buckets(page: &mut Page, status: &Status) {
     let mut gauge = |name, help, value: Value| page.gauge(name, help, &["bucket"], each(value));
     gauge("plimsoll_bucket_limit", "The limit in requests/s; absent without one.", |b| b.limit_rps);
     gauge("plimsoll_bucket_offered", "Requests/s offered, over all zones.", |b| Some(b.traffic.offered_rps));
-    let help = "The drop ratio over all tenants; absent before there is one, and in shadow.";
-    gauge("plimsoll_bucket_drop_ratio", help, |b| b.traffic.drop_ratio);
-    let help = "The drop ratio over all tenants that enforcing would bring into force; only in shadow.";
-    gauge("plimsoll_bucket_would_drop_ratio", help, |b| b.traffic.would_drop_ratio);
+    let help = "The share that the law means to refuse, over all tenants and without guards; absent without a limit.";
+    gauge("plimsoll_bucket_law_ratio", help, |b| b.traffic.law_ratio);
     let help = "Unused requests of the limit, or requests above it if negative; absent without a limit.";
     gauge("plimsoll_bucket_balance", help, |b| b.limit_rps.map(|_| b.balance));
     let help = "Requests/s of the limit that belonged to expired aggregators and are divided among the others; their clients may \

@@ -10,6 +10,7 @@ use plimsoll_core::decision::{Mode, Reason, ShownMode};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 use plimsoll_core::report::Counts;
+use plimsoll_core::stats::AdmissionFigures;
 use plimsoll_policy::LimitSource;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,9 @@ pub struct BucketStatus {
     pub quota_repeated_rps: f64,
     /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,
+    /// What the counts of the last seconds show.
+    #[serde(flatten)]
+    pub admissions: AdmissionFigures,
     /// The traffic of all tenants.
     #[serde(flatten)]
     pub traffic: Traffic,
@@ -143,11 +147,9 @@ pub struct Traffic {
     pub offered_rps: f64,
     /// Requests/s allocated.
     pub allocated_rps: f64,
-    /// The drop ratio in force; null without one, and in shadow.
-    pub drop_ratio: Option<f64>,
-    /// In shadow, the drop ratio that enforcing would bring into force; else null.
-    pub would_drop_ratio: Option<f64>,
-    /// The reason of a drop ratio above 0: `tenant_limit` if every tenant refused is at its own limit.
+    /// The share that the law means to refuse, without guards; null without a limit. In shadow it is not carried out.
+    pub law_ratio: Option<f64>,
+    /// The reason of a ratio above 0: `tenant_limit` if every tenant refused is at its own limit.
     pub drop_reason: Option<Reason>,
     /// Requests in total.
     pub offered: u64,
@@ -214,9 +216,6 @@ impl Status {
                 tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
             let mode = protected.mode(durable);
-            if mode == Mode::Shadow {
-                tenants.values_mut().chain([&mut traffic]).for_each(Traffic::only_counts);
-            }
             let status = BucketStatus {
                 entry: protected.entry.clone(),
                 limit_rps: protected.limit.per_second().map(Rate::per_second),
@@ -243,6 +242,7 @@ impl Status {
                     offered: candidate.offered as u64,
                     would_dropped: candidate.would_dropped as u64,
                 }),
+                admissions: protected.admissions.figures(),
                 traffic,
                 tenants,
             };
@@ -289,21 +289,16 @@ impl Queried {
 impl Traffic {
     /// Adds the share of a tenant; the ratio becomes the mean of all shares added.
     fn add_share(&mut self, share: &Share) {
-        let refused = self.offered_rps * self.drop_ratio.unwrap_or_default();
+        let refused = self.offered_rps * self.law_ratio.unwrap_or_default();
         let refused = refused + share.offered * share.ratio.as_f64();
         self.offered_rps += share.offered;
         self.allocated_rps += share.allocation;
         let mean = refused / self.offered_rps;
-        self.drop_ratio = Some(if mean.is_finite() { mean } else { share.ratio.as_f64() });
+        self.law_ratio = Some(if mean.is_finite() { mean } else { share.ratio.as_f64() });
         if share.ratio > DropRatio::NONE && self.drop_reason != Some(Reason::ClusterOverload) {
             let reason = if share.at_tenant_limit { Reason::TenantLimit } else { Reason::ClusterOverload };
             self.drop_reason = Some(reason);
         }
-    }
-
-    /// Calls the ratio what it is where refusals are only counted.
-    fn only_counts(&mut self) {
-        self.would_drop_ratio = self.drop_ratio.take();
     }
 
     fn add_counts(&mut self, counts: Counts) {
@@ -377,14 +372,5 @@ mod tests {
             shares.into_iter().for_each(|share| traffic.add_share(share));
             assert_eq!(traffic.drop_reason, reason);
         }
-    }
-
-    #[test]
-    fn ratio_that_is_only_counted_has_another_name() {
-        let mut traffic = Traffic::default();
-        traffic.add_share(&share(10.0, DropRatio::ONE / 2, false));
-        assert_eq!((traffic.drop_ratio, traffic.would_drop_ratio), (Some(0.5), None));
-        traffic.only_counts();
-        assert_eq!((traffic.drop_ratio, traffic.would_drop_ratio), (None, Some(0.5)));
     }
 }

@@ -110,21 +110,20 @@ impl Brain {
         let entered = Entered { entries: entering.entries, ..entered };
         self.note_late(&entered);
         self.introduce_keys();
-        self.note_quota_drops(&entered);
+        self.note_counts(&entered);
         self.aggregators.enter(place, report, &entered);
         self.liveness.on_report(now, place);
         self.record_evidence(stream, report, before, &entered, place);
         Ok(())
     }
 
-    /// Adds the refusals of exact quotas that are no older than the reports of a stream in order.
-    fn note_quota_drops(&mut self, entered: &Entered) {
+    /// Adds decisions to their buckets that are no older than the reports of a stream in order.
+    fn note_counts(&mut self, entered: &Entered) {
         for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
             let counts = entry.delta.counts.since(entry.delta.late);
-            let Some(id) = entry.own.filter(|_| counts.quota_dropped + counts.quota_repeated > 0) else {
-                continue;
-            };
+            let Some(id) = entry.own else { continue };
             if let Some(bucket) = self.buckets.get_mut(&self.keys.key(id).bucket) {
+                bucket.admissions.add(counts);
                 bucket.quota_drops.add(counts.quota_dropped);
                 bucket.quota_repeats.add(counts.quota_repeated);
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::stats::AdmissionFigures;
 
 use super::{Brain, LastTick};
 use crate::aggregators::Place;
@@ -51,6 +52,10 @@ impl Brain {
         let is_served = |place: &Place| self.aggregators.get(place).is_some_and(|it| it.served);
         let all_served = self.durable.children.iter().all(is_served);
         let reserved_share = self.takeover.reserved_share(now, all_served, &self.parameters);
+        let is_judged = tick.leading
+            && !any_missing
+            && tick.aggregators.iter().all(|(_, it)| it.served && !it.is_silent(tick.parameters));
+        let durable = &self.durable;
         self.buckets.each_with_scratch(|bucket, scratch| {
             bucket.assign_holds(tick.aggregators, expected);
             let limit = bucket.limit.per_second().map_or(0.0, Rate::per_second);
@@ -58,6 +63,8 @@ impl Brain {
             let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
             let divisible = Takeover::divisible(&bucket.name, limit, tick.aggregators, reserved_share);
             bucket.on_tick(&tick, divisible, scratch);
+            let is_judged = is_judged && !durable.kill_of(&bucket.name).is_on();
+            bucket.check_admissions(now, is_judged.then_some(divisible));
         });
     }
 
@@ -101,6 +108,11 @@ impl Brain {
         self.aggregators.remove_buckets(&gone);
         self.sessions.unsubscribe(&gone);
         self.buckets.remove(&gone);
+    }
+
+    /// Returns what the counts of the last seconds show of each bucket.
+    pub fn admission_figures(&self) -> impl Iterator<Item = (&Bucket, AdmissionFigures)> {
+        self.buckets.as_slice().iter().map(|bucket| (&bucket.name, bucket.admissions.figures()))
     }
 
     /// Takes the buckets that began to find no room since the last call.

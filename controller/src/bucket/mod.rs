@@ -1,6 +1,7 @@
 //! One bucket that the controller knows: its limit, what is offered to it, what the law gives each tenant in
 //! each zone, and the directives that follow.
 
+mod admissions;
 mod candidate;
 mod directive;
 mod quota_drops;
@@ -20,6 +21,7 @@ use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::quota::BucketQuotas;
 use plimsoll_core::rollout::Cohort;
+use plimsoll_core::stats::AdmissionCheck;
 use plimsoll_policy::{BucketPolicy, Policy, Release};
 
 use self::quota_drops::QuotaDrops;
@@ -50,6 +52,8 @@ pub(crate) struct BucketState {
     pub(crate) balance: Balance,
     /// The second limit, which is only evaluated.
     pub(crate) candidate: Option<Candidate>,
+    /// The decisions of the last seconds.
+    pub(crate) admissions: AdmissionCheck,
     /// The refusals of exact quotas.
     pub(crate) quota_drops: QuotaDrops,
     pub(crate) quota_repeats: QuotaDrops,
@@ -121,6 +125,7 @@ impl BucketState {
             tenants: BucketTenants::default(),
             balance: Balance::default(),
             candidate: None,
+            admissions: AdmissionCheck::default(),
             quota_drops: QuotaDrops::default(),
             quota_repeats: QuotaDrops::default(),
             bursts: HashMap::new(),

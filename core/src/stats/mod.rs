@@ -1,8 +1,11 @@
-//! Bounded statistics over unbounded streams: a mergeable histogram and a sketch of frequent names.
+//! Bounded statistics over unbounded streams: a mergeable histogram, a sketch of frequent names, and
+//! the decisions of a bucket's last seconds.
 
+mod admission_check;
 mod frequency;
 mod histogram;
 
+pub use admission_check::{AdmissionCheck, AdmissionFigures, AdmissionGauge};
 pub use frequency::FrequencySketch;
 pub use histogram::{BINS, Bin, Histogram, LogLinear, LogLinearBin, Quantile};
 

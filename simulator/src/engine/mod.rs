@@ -37,6 +37,9 @@ trait System {
     /// Decides a request of entry `entry` of `traffic` that arrives at `client`.
     fn decide(&mut self, client: u32, entry: usize) -> Answer;
 
+    /// Returns the tiers that say of a bucket that it admits too little.
+    fn underadmitting(&self) -> Vec<&'static str>;
+
     /// Returns the streams that a parent rejected, which a sound system never does.
     fn rejections(self) -> Vec<String>;
 }
@@ -70,14 +73,16 @@ fn run_in(
     }
     let steps = (scenario.duration_s / BIN_S).round() as usize;
     let mut callers = Callers::new(scenario, seed, steps);
+    let mut underadmitting = Vec::new();
     for step in 0..steps {
         system.advance(zero.plus(step as u64 * STEP_US), &mut trace);
         callers.step(step, &mut system, &mut trace);
         if step % 100 == 99 {
+            underadmitting.extend(system.underadmitting().into_iter().map(|tier| (step / 100 + 1, tier)));
             watcher(1);
         }
     }
-    Run { seed, trace, rejections: system.rejections(), buckets: callers.series }
+    Run { seed, trace, rejections: system.rejections(), underadmitting, buckets: callers.series }
 }
 
 /// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of the seeds.

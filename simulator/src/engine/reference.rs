@@ -137,6 +137,10 @@ impl System for ReferenceFleet<'_> {
         }
     }
 
+    fn underadmitting(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     fn decide(&mut self, client: u32, entry: usize) -> Answer {
         let zone = &mut self.zones[self.zone_of[client as usize] as usize];
         zone.offered[entry] += 1;

@@ -8,6 +8,7 @@ use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
+use plimsoll_core::stats::AdmissionFigures;
 use plimsoll_policy::Number;
 use rand::rngs::SmallRng;
 
@@ -291,6 +292,28 @@ impl System for World<'_> {
     fn decide(&mut self, client: u32, entry: usize) -> Answer {
         let process = self.clients.get_mut(client as usize).and_then(|slot| slot.process.as_mut());
         process.map_or(Answer::Admitted, |process| process.decide(entry))
+    }
+
+    fn underadmitting(&self) -> Vec<&'static str> {
+        let is_short = |figures: AdmissionFigures| figures.underadmitting == Some(true);
+        let buckets = &self.scenario.buckets;
+        let mut brains = self.controller.process.iter();
+        let mut zones = self.zones.iter().filter_map(|slot| slot.process.as_ref());
+        let mut clients = self.clients.iter().filter_map(|slot| slot.process.as_ref());
+        let of_zone =
+            |it: &Aggregator| buckets.iter().any(|of| is_short(it.zone.admission_figures(&of.name)));
+        let tiers = [
+            (
+                "controller",
+                brains.any(|it| it.brain.admission_figures().any(|(_, figures)| is_short(figures))),
+            ),
+            ("aggregator", zones.any(of_zone)),
+            (
+                "client",
+                clients.any(|it| it.subscription.admission_figures().any(|(_, figures)| is_short(figures))),
+            ),
+        ];
+        tiers.into_iter().filter(|(_, says)| *says).map(|(tier, _)| tier).collect()
     }
 
     fn rejections(self) -> Vec<String> {

@@ -17,6 +17,8 @@ pub struct Run {
     pub trace: TraceHash,
     /// The streams that a parent rejected, with the reasons. A sound system has none.
     pub rejections: Vec<String>,
+    /// The seconds of the run at whose end a tier said that a bucket admits too little, and the tier.
+    pub underadmitting: Vec<(usize, &'static str)>,
     /// The counts by bucket, in the scenario's order.
     pub(crate) buckets: Vec<Series>,
 }

@@ -28,6 +28,8 @@ mod starts;
 mod sums;
 #[cfg(test)]
 mod tenant_limit;
+#[cfg(test)]
+mod underadmission;
 
 use std::path::Path;
 

@@ -150,3 +150,23 @@ fn without_a_hold_the_latest_ratio_stays() {
     assert!(scene.is_on_hold());
     assert_eq!(scene.clients[0].values("acme").ratio.map(DropRatio::units), Some(7));
 }
+
+#[test]
+fn zone_that_passes_less_than_its_part_is_underadmitting() {
+    for (refused_of_ten, limited, expected) in
+        [(9, false, Some(true)), (4, false, Some(false)), (9, true, None)]
+    {
+        let limit = limited.then(|| per_second(50.0));
+        let script = Script::rates(&[("acme", 100.0), ("default", 0.0)])
+            .with("acme", |values| values.entitlement.as_mut().unwrap().tenant_limit = limit);
+        let mut scene = Scene::new(script, vec![Client::new(1).offering("acme", 170.0)]);
+        for _ in 0..150 {
+            scene.clients[0].counts("acme").dropped += 17 * refused_of_ten / 10;
+            scene.run(0.1);
+        }
+        let figures = scene.zone.admission_figures(&bucket());
+        assert_eq!(figures.underadmitting, expected, "{refused_of_ten} of ten: {figures:?}");
+        let refused = figures.refused_ratio.unwrap();
+        assert!((refused - refused_of_ten as f64 / 10.0).abs() < 0.06, "{figures:?}");
+    }
+}

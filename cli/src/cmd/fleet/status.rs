@@ -11,6 +11,7 @@ use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 use plimsoll_core::decision::ShownMode;
 use plimsoll_core::quota::QuotaKey;
+use plimsoll_core::stats::AdmissionFigures;
 
 use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
@@ -162,8 +163,18 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
         None => write!(out, ", no limit")?,
     }
     write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
+    write_refused(out, &bucket.admissions)?;
     write_ratio(out, &bucket.traffic)?;
     writeln!(out)?;
+    if let (Some(true), Some(missing)) =
+        (bucket.admissions.underadmitting, bucket.admissions.underadmitted_ratio)
+    {
+        writeln!(
+            out,
+            "  underadmitting: {:.1} % of what limit and load allow does not pass; the runbook has the causes",
+            missing * 100.0
+        )?;
+    }
     if bucket.mode == ShownMode::Unknown {
         let meant = bucket.nearest.as_ref().map(|nearest| format!(": did the service mean `{nearest}`?"));
         writeln!(out, "  no policy names it, so nothing limits it{}", meant.unwrap_or_default())?;
@@ -214,14 +225,19 @@ fn write_quota_refusals(out: &mut dyn Write, dropped: f64, repeated: f64) -> io:
     )
 }
 
-/// Writes the drop ratio with its reason, if there is one.
+/// Writes the share of requests that was refused, by counts.
+fn write_refused(out: &mut dyn Write, admissions: &AdmissionFigures) -> io::Result<()> {
+    let would = admissions.would_refused_ratio.filter(|would| *would > 0.0);
+    for (name, ratio) in [("refused", admissions.refused_ratio), ("would refuse", would)] {
+        ratio.map_or(Ok(()), |ratio| write!(out, ", {name} {:.1} % in 10 s", ratio * 100.0))?;
+    }
+    Ok(())
+}
+
+/// Writes the law's ratio with its reason, if there is one.
 fn write_ratio(out: &mut dyn Write, traffic: &Traffic) -> io::Result<()> {
-    let (name, ratio) = match (traffic.drop_ratio, traffic.would_drop_ratio) {
-        (Some(ratio), _) => ("drop ratio", ratio),
-        (None, Some(ratio)) => ("would-drop ratio", ratio),
-        (None, None) => return Ok(()),
-    };
-    write!(out, ", {name} {:.1} %", ratio * 100.0)?;
+    let Some(ratio) = traffic.law_ratio else { return Ok(()) };
+    write!(out, ", law {:.1} %", ratio * 100.0)?;
     traffic.drop_reason.map_or(Ok(()), |reason| write!(out, " ({})", reason.as_str()))
 }
 
@@ -257,7 +273,7 @@ mod tests {
     use plimsoll_core::decision::Reason;
 
     #[test]
-    fn ratio_has_its_reason_and_in_shadow_another_name() {
+    fn law_has_its_reason() {
         let text = |traffic: Traffic| {
             let mut out = Vec::new();
             write_ratio(&mut out, &traffic).unwrap();
@@ -265,13 +281,10 @@ mod tests {
         };
         let ratio = Some(0.385);
         assert_eq!(text(Traffic::default()), "");
-        assert_eq!(text(Traffic { drop_ratio: Some(0.0), ..Traffic::default() }), ", drop ratio 0.0 %");
+        assert_eq!(text(Traffic { law_ratio: Some(0.0), ..Traffic::default() }), ", law 0.0 %");
         let dropped =
-            Traffic { drop_ratio: ratio, drop_reason: Some(Reason::ClusterOverload), ..Traffic::default() };
-        assert_eq!(text(dropped), ", drop ratio 38.5 % (cluster_overload)");
-        let shadow =
-            Traffic { would_drop_ratio: ratio, drop_reason: Some(Reason::TenantLimit), ..Traffic::default() };
-        assert_eq!(text(shadow), ", would-drop ratio 38.5 % (tenant_limit)");
+            Traffic { law_ratio: ratio, drop_reason: Some(Reason::ClusterOverload), ..Traffic::default() };
+        assert_eq!(text(dropped), ", law 38.5 % (cluster_overload)");
     }
 
     #[test]

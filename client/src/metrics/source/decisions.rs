@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_core::decision::{Mode, Reason, ShownMode};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Counts;
+use plimsoll_core::stats::AdmissionFigures;
 
 use super::Source;
 use crate::feed::Control;
@@ -109,4 +110,16 @@ pub(super) fn refusals(control: &Control) -> Family {
     let help =
         "Refusals by bucket and reason; enforced=false: admitted, because the refusal is not enforced here.";
     Family::counter("plimsoll_refusals_total", help, &["bucket", "reason", "enforced"], series)
+}
+
+/// Returns what the counts of the last seconds show of each bucket.
+pub(super) fn admissions(control: &Control) -> impl Iterator<Item = Family> {
+    let figures: Vec<(String, AdmissionFigures)> = control.subscription.with(|subscription, _| {
+        subscription.admission_figures().map(|(bucket, figures)| (bucket.to_string(), figures)).collect()
+    });
+    AdmissionFigures::GAUGES.into_iter().map(move |(name, help, value)| {
+        let series =
+            figures.iter().filter_map(|(bucket, figures)| Some((vec![bucket.clone()], value(figures)?)));
+        Family::gauge(name, help, &["bucket"], series)
+    })
 }

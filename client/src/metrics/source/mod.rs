@@ -60,6 +60,7 @@ impl Source {
         families.push(requests::passed(table));
         if let Some(control) = &self.limiter.control {
             families.push(decisions::refusals(control));
+            families.extend(decisions::admissions(control));
             families.extend(feed::families(control));
             families.extend(requests::responses(control));
         }

@@ -1,5 +1,6 @@
 //! Tests of the brain with scripted aggregators.
 
+mod admissions;
 mod candidate;
 mod coherent;
 mod kills;

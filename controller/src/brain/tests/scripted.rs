@@ -26,6 +26,8 @@ pub(super) fn save(brain: &mut Brain) {
 pub(super) enum Behind {
     /// They serve what the coin lets through.
     Service,
+    /// They refuse everything, whatever they are told.
+    Wall,
     /// The tenant has used its quota: the store refuses each request that the coin lets through.
     Store,
     /// The tenant has used its quota, and clients refuse from memory, before the coin.
@@ -143,6 +145,7 @@ impl Scripted {
                 traffic.counts.quota_repeated += requests as u64;
                 continue;
             }
+            let ratio = if traffic.behind == Behind::Wall { 1.0 } else { ratio };
             traffic.owed += requests * ratio;
             let refused = traffic.owed.floor().min(requests);
             traffic.owed -= refused;

@@ -207,3 +207,16 @@ proptest! {
         prop_assert!(passed <= depth(g) + g * 0.01 * f64::from(ticks) + 0.01);
     }
 }
+
+#[test]
+fn guard_that_refuses_without_a_ratio_is_named() {
+    for (refusing, expected) in
+        [(guard(10.0, 10.0), Some(true)), (guard(1_000.0, 10.0), Some(false)), (ratio(0.5), None)]
+    {
+        let mut client = TestClient::new();
+        client.direct(shared_by(1, Mode::Enforce), &[("default", refusing)]);
+        client.run("acme", 1_200, |_| 1);
+        let (_, figures) = client.subscription.admission_figures().next().unwrap();
+        assert_eq!(figures.underadmitting, expected, "{figures:?}");
+    }
+}

@@ -1,8 +1,11 @@
 //! Refusals by reason. The request path counts refusals of the coin and of the guard; their reasons follow
 //! from the state of the key, which is read with every measurement, so they cost a decision nothing.
 
+mod admissions;
+
 use plimsoll_core::decision::Reason;
 use plimsoll_core::report::Counts;
+use plimsoll_core::stats::AdmissionCheck;
 
 use crate::hot::table::{KeyPlace, Table};
 use crate::hot::thread_counters::Outcome;
@@ -15,6 +18,8 @@ pub(super) struct Refusals {
     seen: Vec<Counts>,
     /// By bucket and reason.
     sums: Vec<[Refused; Reason::ALL.len()]>,
+    /// By bucket: the decisions of the last seconds.
+    admissions: Vec<AdmissionCheck>,
 }
 
 /// The refusals for one reason.
@@ -35,6 +40,8 @@ impl Refusals {
         // A sum that is read during writes may be lower than the one before it.
         let new = counts.since(self.seen[key]);
         self.seen[key] = self.seen[key].plus(new);
+        self.admissions.resize_with(self.sums.len(), AdmissionCheck::default);
+        self.admissions[bucket].add(new);
         let word = table.target_of(*place).word();
         let would_by_coin = new.would_dropped.saturating_sub(new.would_guard_dropped);
         for (outcome, enforced, would) in [

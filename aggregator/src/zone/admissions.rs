@@ -1,0 +1,88 @@
+//! Whether the zone admits what it may of each bucket, from the counts of its children.
+
+use std::time::Duration;
+
+use plimsoll_core::directive::{OnSilence, Posted};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
+use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::report::Counts;
+use plimsoll_core::stats::{AdmissionCheck, AdmissionFigures};
+
+use super::Zone;
+use crate::key_counts::KeyCounts;
+
+/// The interval of the checks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The checks of all buckets.
+#[derive(Debug, Default)]
+pub(super) struct Admissions {
+    /// By [`KeyCounts::bucket_place`].
+    checks: Vec<AdmissionCheck>,
+    checked: MonoTime,
+}
+
+impl Admissions {
+    /// Adds the entries of a report that are not late.
+    pub(super) fn add(&mut self, keys: &KeyCounts, entries: impl Iterator<Item = (KeyId, Counts)>) {
+        for (id, counts) in entries {
+            let bucket = keys.bucket_of(id);
+            if self.checks.len() <= bucket {
+                self.checks.resize_with(bucket + 1, AdmissionCheck::default);
+            }
+            self.checks[bucket].add(counts);
+        }
+    }
+}
+
+impl Zone {
+    /// Judges the last seconds of every bucket, once a second.
+    pub(super) fn check_admissions(&mut self, now: MonoTime) {
+        if now.since(self.admissions.checked) < EVERY {
+            return;
+        }
+        self.admissions.checked = now;
+        let (is_led, withholds) = (self.is_led(now), self.warmup.withholds());
+        for (bucket, posted) in self.board.iter() {
+            let place = self.keys.bucket_place(bucket);
+            let Some(check) = place.and_then(|place| self.admissions.checks.get_mut(place)) else { continue };
+            let is_judged = !withholds && !self.kills.kills().of(bucket).is_on();
+            let may_pass = || may_pass(posted, self.fast_loop.is_on_hold(bucket, is_led));
+            check.on_tick(now, |_| is_judged.then(may_pass).flatten());
+        }
+    }
+
+    /// Returns the mean ratio that clients are sent, by their traffic.
+    pub(crate) fn law_ratio(&self, bucket: &Bucket) -> Option<f64> {
+        let posted = self.downstream.client_board.get(bucket)?;
+        // Names of a class have ratios of their own, which together are that of the class.
+        let of_class = self.keys.class_of(bucket).and_then(|class| self.fast_loop.tails.ratio(class));
+        let keys = posted.keys().filter_map(|(tenant, values)| {
+            let of_names = of_class.filter(|_| tenant.is_default_class());
+            Some((values.offered?.per_second(), of_names.or(values.ratio)?))
+        });
+        let (offered, refused) = keys.fold((0.0, 0.0), |(offered, refused), (rate, ratio)| {
+            (offered + rate, refused + rate * ratio.as_f64())
+        });
+        let default = || Some(posted.own(DEFAULT_TENANT)?.ratio?.as_f64());
+        if offered > 0.0 { Some(refused / offered) } else { default() }
+    }
+
+    /// Returns what the counts of the last seconds show of a bucket.
+    pub fn admission_figures(&self, bucket: &Bucket) -> AdmissionFigures {
+        let check = self.keys.bucket_place(bucket).and_then(|place| self.admissions.checks.get(place));
+        check.map(AdmissionCheck::figures).unwrap_or_default()
+    }
+}
+
+/// The zone's part of the limit, which the controller sends with its rates. The sum of the rates is more: keys without
+/// traffic have rates, too. `None` without a part, and for a bucket with a tenant limit, whose refusals are not told apart
+/// in counts.
+fn may_pass(posted: &Posted, on_hold: bool) -> Option<f64> {
+    let terms = posted.terms();
+    terms.limit.per_second().filter(|limit| *limit > Rate::ZERO)?;
+    if posted.keys().any(|(_, values)| values.entitlement.is_some_and(|of| of.tenant_limit.is_some())) {
+        return None;
+    }
+    terms.hold.filter(|_| !on_hold || terms.on_silence == OnSilence::Allocation).map(Rate::per_second)
+}
