@@ -65,7 +65,7 @@ impl FastLoop {
     /// zone's, which `clients` share. Returns `None` while there are too few.
     pub(crate) fn grant(&mut self, bucket: &Bucket, pool: &ZonePool, clients: u32) -> Option<Tokens> {
         pool.rate.rate()?;
-        let own = Guard::pool(pool, None, clients, &self.parameters).depth;
+        let own = Guard::pool(pool, None, clients, Tokens::NONE, &self.parameters).depth;
         self.buckets.get_mut(bucket)?.headroom.grant(self.parameters.grant_depth_requests - own.as_f64())
     }
 

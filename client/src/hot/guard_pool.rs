@@ -16,18 +16,22 @@ pub(crate) struct GuardPool {
     batch: AtomicU32,
     /// The capacity in tokens. A request that costs more passes when the pool is full, and leaves a debt.
     depth: AtomicU32,
+    /// Tokens that requests asked for in vain since the last refill.
+    missed: AtomicU32,
 }
 
 impl GuardPool {
     /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next refill right
-    /// after this call, which voids the batches that threads hold.
-    pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) {
+    /// after this call, which voids the batches that threads hold. Returns the tokens that were asked for in
+    /// vain since the last call.
+    pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) -> u32 {
         // A cast from a float saturates.
         let depth = depth as u32;
         let batches = BATCHES.saturating_mul(u32::try_from(threads).unwrap_or(u32::MAX)).max(1);
         self.batch.store((depth / batches).clamp(1, TokenBatch::LEFT_MAX), Ordering::Relaxed);
         self.depth.store(depth, Ordering::Relaxed);
         self.tokens.store(tokens, Ordering::Release);
+        self.missed.swap(0, Ordering::Relaxed)
     }
 
     /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are
@@ -53,6 +57,10 @@ impl GuardPool {
                 Some(tokens - drawn)
             });
             if taken.is_err() {
+                // Without depth there is none to be found. Threads need not contend to count that.
+                if depth > 0 {
+                    self.missed.fetch_add(n, Ordering::Relaxed);
+                }
                 return false;
             }
         }

@@ -36,12 +36,14 @@ struct Set {
     part: Guard,
     /// The tokens after the last refill.
     tokens: Tokens,
-    /// Tokens beyond the depth, granted because this client has just joined, and the time until they lapse.
+    /// Tokens beyond the depth, because this client has just joined or was paused, and the time until they lapse.
     granted: (Tokens, Duration),
     /// Tokens used up to the last refill, modulo 2^32. Threads that decide while a refill begins may exceed
     /// the tokens.
     used: u32,
     debt: u64,
+    /// The most tokens that were asked for between two refills. Fades.
+    group: f64,
     /// Measurements since the parent's last directive for it.
     measured: u32,
 }
@@ -51,8 +53,8 @@ struct Set {
 enum OfZone {
     /// The guard of the key.
     Guard(ZoneGuard),
-    /// The pool of this bucket, and the number of clients that share it.
-    Pool(u32, ZonePool, u32),
+    /// The pool of this bucket, the number of clients that share it, and the bucket's limit.
+    Pool(u32, ZonePool, u32, Limit),
     /// None: the service itself has configured this rate.
     Nothing(Rate),
 }
@@ -97,13 +99,13 @@ impl Guards {
         self.put(table, key, OfZone::Nothing(rate));
     }
 
-    /// Sets the headroom pool of a bucket and the number of clients that share it, or removes the pool with
-    /// all its tokens. A new pool starts full; an existing one keeps its tokens up to the new depth, and none
-    /// without headroom.
-    pub(crate) fn set_pool(&mut self, table: &Table, bucket: u32, pool: Option<(ZonePool, u32)>) {
+    /// Sets the headroom pool of a bucket, the number of clients that share it and the bucket's limit, or
+    /// removes the pool with all its tokens. A new pool starts full; an existing one keeps its tokens up to
+    /// the new depth, and none without headroom.
+    pub(crate) fn set_pool(&mut self, table: &Table, bucket: u32, pool: Option<(ZonePool, u32, Limit)>) {
         let id = table.headroom(bucket);
         match pool {
-            Some((zone, clients)) => self.put(table, id, OfZone::Pool(bucket, zone, clients)),
+            Some((zone, clients, limit)) => self.put(table, id, OfZone::Pool(bucket, zone, clients, limit)),
             None if self.set.remove(&id).is_some() => {
                 table.fill(id, Tokens::NONE, Tokens::NONE);
                 table.refill();
@@ -119,12 +121,13 @@ impl Guards {
         let Some(set) = self.set.get_mut(&id) else { return };
         let most = Tokens::new(self.parameters.grant_depth_requests);
         set.granted = (tokens.min(most), self.parameters.grant_lapse);
-        set.refill(table, id, Duration::ZERO);
+        set.refill(table, id, Duration::ZERO, &self.parameters);
         table.refill();
     }
 
     fn put(&mut self, table: &Table, id: u32, of_zone: OfZone) {
-        let part = of_zone.part(table, id, &self.offered, &self.parameters);
+        let group = self.set.get(&id).map_or(0.0, |set| set.group);
+        let part = of_zone.part(table, (id, group), &self.offered, &self.parameters);
         match self.set.entry(id) {
             Entry::Occupied(mut held) => {
                 let held = held.get_mut();
@@ -132,14 +135,15 @@ impl Guards {
                 let before = std::mem::replace(&mut held.part, part);
                 // A larger depth fills with time; a smaller one applies at once.
                 if part.depth < before.depth {
-                    held.refill(table, id, Duration::ZERO);
+                    held.refill(table, id, Duration::ZERO, &self.parameters);
                     table.refill();
                 }
             }
             Entry::Vacant(vacant) => {
                 let used = table.counters.used(id);
                 let granted = (Tokens::NONE, Duration::ZERO);
-                vacant.insert(Set { of_zone, part, tokens: part.depth, granted, used, debt: 0, measured: 0 });
+                let tokens = part.depth;
+                vacant.insert(Set { of_zone, part, tokens, granted, used, debt: 0, group, measured: 0 });
                 table.fill(id, part.depth, part.depth);
                 table.refill();
             }
@@ -193,7 +197,7 @@ impl Guards {
         for (id, set) in &mut self.set {
             set.measured = set.measured.saturating_add(1);
             if set.measured >= STALE_AFTER {
-                set.part = set.of_zone.part(table, *id, &self.offered, &self.parameters);
+                set.part = set.of_zone.part(table, (*id, set.group), &self.offered, &self.parameters);
             }
         }
     }
@@ -203,23 +207,30 @@ impl Guards {
         let elapsed = self.refilled.map_or(Duration::ZERO, |at| now.since(at));
         self.refilled = Some(now);
         for (id, set) in &mut self.set {
-            set.refill(table, *id, elapsed);
+            set.refill(table, *id, elapsed, &self.parameters);
         }
         table.refill();
     }
 }
 
 impl OfZone {
-    /// Returns this client's part, by its load.
-    fn part(&self, table: &Table, id: u32, offered: &[Offered], parameters: &Parameters) -> Guard {
+    /// Returns this client's part, by its load and its largest group.
+    fn part(
+        &self,
+        table: &Table,
+        (id, group): (u32, f64),
+        offered: &[Offered],
+        parameters: &Parameters,
+    ) -> Guard {
         let load = |key: u32| offered.get(key as usize);
         match *self {
             Self::Guard(zone) => {
                 Guard::part_of(&zone, load(id).and_then(|load| load.directive.rate), parameters)
             }
-            Self::Pool(bucket, zone, clients) => {
+            Self::Pool(bucket, zone, clients, limit) => {
                 let own = table.default_key(bucket).and_then(load).and_then(|load| load.bucket.rate);
-                Guard::pool(&zone, own, clients, parameters)
+                let group = Guard::depth_of_group(group, limit, parameters);
+                Guard::pool(&zone, own, clients, group, parameters)
             }
             Self::Nothing(rate) => {
                 let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
@@ -231,16 +242,27 @@ impl OfZone {
 
 impl Set {
     /// Subtracts the tokens used since the last refill, then adds the new ones.
-    fn refill(&mut self, table: &Table, id: u32, elapsed: Duration) {
+    ///
+    /// Where the refill is late, the process was paused, and the requests of that time arrive at once now. So what
+    /// exceeds the depth lapses only after as long a time again. No more passes than with refills in time.
+    fn refill(&mut self, table: &Table, id: u32, elapsed: Duration, parameters: &Parameters) {
         let used = table.counters.used(id);
-        self.debt += u64::from(used.wrapping_sub(self.used));
+        let fresh = used.wrapping_sub(self.used);
+        self.debt += u64::from(fresh);
         self.used = used;
-        self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, self.part.depth);
+        let late = elapsed.saturating_sub(parameters.refill).min(parameters.pause_max);
+        let depth = self.part.depth;
+        let deeper = depth.plus(Tokens::new(self.part.rate.per_second() * late.as_secs_f64()));
+        self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, deeper);
         self.tokens = self.tokens.pay(&mut self.debt);
         let (granted, left) = self.granted;
-        let left = left.saturating_sub(elapsed);
-        let lapses = left.is_zero() || self.part.depth == Tokens::NONE;
-        self.granted = if lapses { Default::default() } else { (granted.pay(&mut self.debt), left) };
-        table.fill(id, self.tokens.plus(self.granted.0), self.part.depth);
+        let left = left.saturating_sub(elapsed).max(late);
+        let granted = granted.pay(&mut self.debt).plus(self.tokens.above(depth));
+        self.tokens = self.tokens.min(depth);
+        let lapses = left.is_zero() || depth == Tokens::NONE;
+        self.granted = if lapses { Default::default() } else { (granted, left) };
+        let missed = table.fill(id, self.tokens.plus(self.granted.0), depth);
+        let kept = 1.0 - elapsed.as_secs_f64() / parameters.pool_group_fade.as_secs_f64();
+        self.group = (self.group * kept.max(0.0)).max(f64::from(fresh) + f64::from(missed));
     }
 }

@@ -383,13 +383,12 @@ impl Table {
         }
     }
 
-    /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill).
-    pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) {
+    /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill). Returns the
+    /// tokens that were asked for in vain since the last call.
+    pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
         let pool = self.tokens(id);
         debug_assert!(pool.is_some(), "{id} is no id of tokens");
-        if let Some(pool) = pool {
-            pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used());
-        }
+        pool.map_or(0, |pool| pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used()))
     }
 
     /// Begins a refill: voids the batches that threads hold, so that they take new ones from the pools.

@@ -71,6 +71,12 @@ impl Tokens {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// Returns the tokens above a depth.
+    #[must_use]
+    pub const fn above(self, depth: Self) -> Self {
+        Self(self.0.saturating_sub(depth.0))
+    }
+
     /// Returns the tokens after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts to a
     /// depth that has become smaller.
     #[must_use]

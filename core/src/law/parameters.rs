@@ -87,6 +87,12 @@ pub struct Parameters {
     /// The depth of a zone's pools together up to which the learned factor raises them, in seconds of the
     /// zone's even part of the limit.
     pub pool_burst: Duration,
+    /// The depth of a client's pool in its largest group of requests at once, to which the learned factor may raise it.
+    pub pool_group: f64,
+    /// The depth of a client's pool by its largest group at most, in seconds of the limit.
+    pub pool_group_max: Duration,
+    /// The time in which a client forgets its largest group.
+    pub pool_group_fade: Duration,
     /// The depth of a zone's pools together that is divided evenly between few clients, in requests. Gives no pool
     /// more than `pool_depth_requests`.
     pub pool_few_requests: f64,
@@ -105,6 +111,8 @@ pub struct Parameters {
     pub grant_lapse: Duration,
     /// The interval at which a client refills its guards.
     pub refill: Duration,
+    /// The longest delay of a refill that a client makes up for.
+    pub pause_max: Duration,
     /// The longest burst of a tenant at its full multiplier.
     pub burst_time: Duration,
     /// The share of a full burst credit below which the boost begins to fade.
@@ -182,6 +190,9 @@ impl Default for Parameters {
             pool_requests: 1.0,
             pool_depth_requests: 32.0,
             pool_burst: Duration::from_millis(500),
+            pool_group: 1.3,
+            pool_group_max: Duration::from_millis(250),
+            pool_group_fade: Duration::from_secs(600),
             pool_few_requests: 50.0,
             pool_few_time: Duration::from_millis(400),
             grant_depth_requests: 25.0,
@@ -190,6 +201,7 @@ impl Default for Parameters {
             grant_refill: Duration::from_secs(2),
             grant_lapse: Duration::from_secs(10),
             refill: Duration::from_millis(10),
+            pause_max: Duration::from_secs(1),
             burst_time: Duration::from_secs(2),
             burst_fade: 0.2,
             name_memory: Duration::from_secs(30),

@@ -109,7 +109,10 @@ impl World<'_> {
             self.queue.plan(now.plus(KEEPALIVE_US), Event::Keepalive { child, fault: index });
         }
         match fault.kind {
-            FaultKind::ZonePartition | FaultKind::ClientPartition | FaultKind::ClientStall => {}
+            FaultKind::ZonePartition
+            | FaultKind::ClientPartition
+            | FaultKind::ClientStall
+            | FaultKind::ClientPause => {}
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => {
                 let Some(controller) = self.controller.process.take() else { return };
@@ -144,6 +147,7 @@ impl World<'_> {
             FaultKind::ZonePartition
             | FaultKind::ClientPartition
             | FaultKind::ClientStall
+            | FaultKind::ClientPause
             | FaultKind::ZoneDead => {}
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => self.start_controller(now, fault.reconnect_s),

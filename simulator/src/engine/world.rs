@@ -257,7 +257,24 @@ impl<'a> World<'a> {
         })
     }
 
+    /// Returns the end of the pause of a client.
+    fn paused_until(&self, client: u32, now: SimTime) -> Option<SimTime> {
+        let pauses = self.scenario.faults.iter().filter(|fault| fault.pauses(client));
+        let mut spans = pauses.filter_map(|fault| Some([fault.at_s, fault.until_s?]));
+        spans.find_map(|span| {
+            let [from, until] = span.map(|at| self.zero.plus(micros(at)));
+            (from <= now && now < until).then_some(until)
+        })
+    }
+
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
+        // A process that stands still sends nothing, and reads later what it is sent.
+        if let Event::Report(stream) | Event::Down(stream) = event
+            && let Child::Client(client) = self.streams[stream].child
+            && let Some(until) = self.paused_until(client, now)
+        {
+            return self.queue.plan(until, event);
+        }
         match event {
             Event::StartController => self.start_controller(now, (0.0, 0.0)),
             Event::StartZone(zone) => self.start_zone(now, zone, (0.0, 0.0)),
@@ -283,7 +300,11 @@ impl System for World<'_> {
         while let Some((at, event)) = self.queue.next(now) {
             self.dispatch(at, event, trace);
         }
-        for client in self.clients.iter_mut().filter_map(|slot| slot.process.as_mut()) {
+        for index in 0..self.clients.len() {
+            if self.paused_until(index as u32, now).is_some() {
+                continue;
+            }
+            let Some(client) = self.clients[index].process.as_mut() else { continue };
             client.subscription.on_tick(client.clock.read(now));
         }
     }

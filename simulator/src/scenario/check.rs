@@ -269,8 +269,10 @@ fn one_fault(
     };
     let kind = spec.kind;
     let of_controller = kind == FaultKind::ControllerDown;
-    let of_client =
-        matches!(kind, FaultKind::ClientCrash | FaultKind::ClientPartition | FaultKind::ClientStall);
+    let of_client = matches!(
+        kind,
+        FaultKind::ClientCrash | FaultKind::ClientPartition | FaultKind::ClientStall | FaultKind::ClientPause
+    );
     let target = match (of_controller, of_client) {
         (true, _) => 0,
         (_, true) => index(spec.client, "client", clients)?,

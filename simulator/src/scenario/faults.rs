@@ -36,6 +36,8 @@ pub(crate) enum FaultKind {
     ClientPartition,
     /// The callers of one client wait, and send all that they owe at the fault's end.
     ClientStall,
+    /// The process of one client stands still, and at the fault's end finds what has arrived meanwhile.
+    ClientPause,
 }
 
 impl Fault {
@@ -52,7 +54,13 @@ impl Fault {
 
     /// Returns true if the callers of a client wait at `t`.
     pub(crate) fn stalls(&self, client: u32, t: f64) -> bool {
-        self.kind == FaultKind::ClientStall && self.target == client && self.holds_at(t)
+        let stalls = self.kind == FaultKind::ClientStall && self.target == client;
+        (stalls || self.pauses(client)) && self.holds_at(t)
+    }
+
+    /// Returns true if the process of a client stands still during the fault.
+    pub(crate) fn pauses(&self, client: u32) -> bool {
+        self.kind == FaultKind::ClientPause && self.target == client
     }
 
     fn holds_at(&self, t: f64) -> bool {

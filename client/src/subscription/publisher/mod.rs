@@ -101,7 +101,7 @@ impl Publisher {
         stance.iter().for_each(|stance| self.divisions.begin(table, published, &self.names, stance));
         let cold_rate = self.cold_rate(bucket, posted);
         let pool = posted.filter(|_| cold_rate.is_none()).map(Posted::terms);
-        let pool = pool.and_then(|terms| terms.pool.zip(terms.clients));
+        let pool = pool.and_then(|terms| Some((terms.pool?, terms.clients?, terms.limit)));
         self.guards.set_pool(table, published.id as u32, pool);
         let own = match (cold_rate, posted.zip(stance)) {
             (Some(rate), _) => self.publish_cold(table, published, rate),

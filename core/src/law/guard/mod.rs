@@ -52,17 +52,32 @@ impl Guard {
     /// Returns the part of a client in the headroom pool of a bucket of which it offers `own`, `None` before
     /// its first interval is over: half by its share of the traffic and half evenly. The depth is that of a
     /// guard with `pool_requests`, or what few clients have each, times the learned factor, which raises it
-    /// to at most `pool_depth_requests` or the part of the zone's `burst`, whichever is more.
-    /// Without headroom rate and depth are zero.
-    pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, parameters: &Parameters) -> Self {
+    /// to at most `pool_depth_requests`, the part of the zone's `burst` or the depth for the client's largest
+    /// `group`, whichever is most. Without headroom rate and depth are zero.
+    pub fn pool(
+        zone: &ZonePool,
+        own: Option<Rate>,
+        clients: u32,
+        group: Tokens,
+        parameters: &Parameters,
+    ) -> Self {
         let Some(of_all) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
         let part = part(own, zone.offered, clients, parameters.pool_even);
         let rate = of_all.times(part);
         let of_few = Self::depth_of_few(of_all, clients, parameters);
         let base = depth(rate, parameters.pool_requests, parameters).max(of_few);
-        let most = base.max(parameters.pool_depth_requests).max(zone.burst.as_f64() * part);
+        let most =
+            base.max(parameters.pool_depth_requests).max(zone.burst.as_f64() * part).max(group.as_f64());
         let depth = (zone.depth.as_f64() * base).min(most);
         Self { rate, depth: Tokens::new(depth) }
+    }
+
+    /// Returns the depth of a pool for groups of `requests` that arrive at once: at most `pool_group_max` of the
+    /// limit, so that no group is worth more than a quarter of a second of it.
+    pub fn depth_of_group(requests: f64, limit: Limit, parameters: &Parameters) -> Tokens {
+        let limit = limit.per_second().map_or(0.0, Rate::per_second);
+        let most = parameters.pool_group_max.as_secs_f64() * limit;
+        Tokens::new((parameters.pool_group * requests).min(most))
     }
 
     /// Returns the depth that each of `clients` has of its pool for requests that arrive at once, however little it
@@ -169,7 +184,7 @@ mod tests {
             (pool(Some(1_000.0), 0.0, 1.0, 0.0), Some(0.0), 0, 1_000.0),
             (pool(None, 800.0, 12.0, 1e6), Some(800.0), 1, 0.0),
         ] {
-            let got = Guard::pool(&zone, own.map(rate), clients, &Parameters::default());
+            let got = Guard::pool(&zone, own.map(rate), clients, Tokens::NONE, &Parameters::default());
             assert!((got.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {got:?}");
         }
     }
@@ -189,8 +204,27 @@ mod tests {
         ] {
             let zone = pool(shared, 1.0, factor, burst);
             let parameters = Parameters { pool_few_requests: 0.0, ..Parameters::default() };
-            let got = Guard::pool(&zone, Some(rate(1.0)), 1, &parameters);
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, Tokens::NONE, &parameters);
             assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{zone:?}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn groups_deepen_a_learned_pool_within_the_limit() {
+        // Groups, limit, learned factor, depth of a pool with a base of 6 requests.
+        for (group, limit, factor, depth) in [
+            (50.0, 1_000.0, 12.0, 65.0),
+            (50.0, 1_000.0, 1.0, 6.0), // nothing was refused
+            (50.0, 240.0, 12.0, 60.0), // a quarter of a second of the limit
+            (1e9, 1e9, 12.0, 72.0),
+            (10.0, 1_000.0, 12.0, 32.0),
+            (50.0, 0.0, 12.0, 32.0),
+        ] {
+            let parameters = Parameters { pool_few_requests: 0.0, ..Parameters::default() };
+            let group = Guard::depth_of_group(group, Limit::PerSecond(rate(limit)), &parameters);
+            let zone = pool(Some(20.0), 1.0, factor, 0.0);
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, group, &parameters).depth.as_f64();
+            assert!((got - depth).abs() < 1e-6, "{group:?} {limit} {factor}: {got}");
         }
     }
 
@@ -212,7 +246,7 @@ mod tests {
             (None, 1, 0.0),
         ] {
             let zone = pool(shared, 1_000.0, 1.0, 0.0);
-            let got = Guard::pool(&zone, None, clients, &Parameters::default());
+            let got = Guard::pool(&zone, None, clients, Tokens::NONE, &Parameters::default());
             assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{shared:?} {clients}: {got:?}");
         }
     }
@@ -249,7 +283,7 @@ mod tests {
             let parameters = Parameters::default();
             let offered: f64 = own.iter().sum();
             let (zone, clients) = (pool(Some(shared), offered, depth, burst), own.len() as u32);
-            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, &parameters).rate;
+            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, Tokens::NONE, &parameters).rate;
             let sum = own.iter().map(part).fold(Rate::ZERO, Rate::add);
             prop_assert!((sum.per_second() - shared).abs() <= 1e-9 * shared.max(1.0));
         }

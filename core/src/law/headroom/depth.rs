@@ -20,11 +20,14 @@ pub struct LearnedDepth {
     factor: f64,
     bad: f64,
     periods: TwoPeriods,
+    /// True if the latest look found a pool too shallow. The next one tells groups of requests from the first moment of
+    /// a surge.
+    suspected: bool,
 }
 
 impl Default for LearnedDepth {
     fn default() -> Self {
-        Self { factor: PoolDepth::MIN.as_f64(), bad: 0.0, periods: TwoPeriods::new(0.0) }
+        Self { factor: PoolDepth::MIN.as_f64(), bad: 0.0, periods: TwoPeriods::new(0.0), suspected: false }
     }
 }
 
@@ -34,15 +37,16 @@ impl LearnedDepth {
         PoolDepth::nearest(self.factor)
     }
 
-    /// Adapts the depth after a [`SLACK_PERIOD`](crate::law::SLACK_PERIOD) with `counts` of all keys, in which the zone had room for
-    /// `room` requests/s. Judges two periods. Unless the zone is `settled`, refusals show nothing about the
-    /// depth: the parts of clients that have just joined are too small, and those of a zone on hold are
-    /// another division's.
+    /// Adapts the depth after a [`SLACK_PERIOD`](crate::law::SLACK_PERIOD) with `counts` of all keys, in which the zone had
+    /// room for `room` requests/s. Judges two periods, and waits for the next: what is offered must fit in that one, too.
+    /// Unless the zone is `settled`, refusals show nothing about the depth: the parts of clients that have just
+    /// joined are too small, and those of a zone on hold are another division's.
     pub fn on_period(&mut self, counts: Counts, room: f64, settled: bool) {
         let (seen, room) = self.periods.add(counts, room);
         let offered = seen.offered as f64;
         let guarded = seen.guarded() >= GUARDED_MIN && seen.guarded() as f64 > GUARDED_MAX * offered;
-        if settled && guarded && offered < USED_MIN * room {
+        let fits = settled && offered < USED_MIN * room;
+        if std::mem::replace(&mut self.suspected, fits && guarded) && fits {
             self.factor = (self.factor * GROWS).min(PoolDepth::MAX.as_f64());
             self.bad = (self.bad + 1.0).min(BAD_MAX);
         } else {
@@ -64,7 +68,8 @@ mod tests {
 
     fn after(periods: u32, counts: Counts, room: f64, settled: bool) -> f64 {
         let mut depth = LearnedDepth::default();
-        (0..=periods).for_each(|_| depth.on_period(counts, room, settled));
+        // The first look has no room before it, and each is judged at the next.
+        (0..periods + 2).for_each(|_| depth.on_period(counts, room, settled));
         depth.factor().as_f64()
     }
 
@@ -86,6 +91,23 @@ mod tests {
             let got = after(periods, counts, room, settled);
             assert!((got - factor).abs() < 1e-3, "{counts:?} {room} {settled}: {got}");
         }
+    }
+
+    #[test]
+    fn edges_of_surges_teach_no_depth() {
+        let mut depth = LearnedDepth::default();
+        for _ in 0..20 {
+            // The last moment of a period is the first of the surge; the next ones are overloaded.
+            for (counts, room) in [
+                (Counts::ZERO, 1_000.0),
+                (period(400, 200), 1_000.0),
+                (period(5_000, 4_000), 1_000.0),
+                (period(5_000, 0), 0.0),
+            ] {
+                depth.on_period(counts, room, true);
+            }
+        }
+        assert_eq!(depth.factor(), PoolDepth::MIN);
     }
 
     #[test]

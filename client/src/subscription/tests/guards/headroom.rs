@@ -25,7 +25,7 @@ fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms 
 
 /// The depth of the pool of a client that has not measured its load yet, in whole tokens.
 fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
-    Guard::pool(pool, None, clients, &Parameters::default()).depth.whole()
+    Guard::pool(pool, None, clients, Tokens::NONE, &Parameters::default()).depth.whole()
 }
 
 /// A key that its tenant limit stops.
@@ -115,6 +115,18 @@ fn larger_depth_makes_room_and_adds_no_tokens() {
     client.run("acme", 1_000, |_| 0);
     let filled = u64::from(client.drain("acme"));
     assert!(filled > 2 * pool_depth(&shallow, 10), "{filled}");
+}
+
+#[test]
+fn pool_grows_to_the_largest_group() {
+    let mut client = TestClient::new();
+    client.run("acme", 20, |_| 0);
+    let zone = ZonePool { burst: Tokens::NONE, ..pool(Some(1_200.0), 0.0) };
+    let terms = Terms { limit: Limit::PerSecond(rate(1_000.0)), ..pooled(10, Mode::Enforce, zone) };
+    client.direct(terms, &[("default", guard(0.0, 1e9))]);
+    let group = |tick: u32| if tick == 100 { 50 } else { 0 };
+    let passed = [(); 3].map(|()| client.run("acme", 100, group));
+    assert!(passed[0] < 40 && passed[2] == 50, "{passed:?} of 50");
 }
 
 /// A client of ten with a pool of a few tokens, which is granted `tokens`. Also returns the tokens of its guard and
@@ -263,7 +275,7 @@ proptest! {
             ..pool(Some(shared), 1e12)
         };
         client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e12))]);
-        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, &Parameters::default());
+        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, Tokens::NONE, &Parameters::default());
         let ticks = offered.len() as u32;
         let passed = f64::from(client.run("acme", ticks, |tick| offered[tick as usize - 1]));
         let refills = most.rate.per_second() * TICK.as_secs_f64() * f64::from(ticks);

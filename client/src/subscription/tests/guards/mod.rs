@@ -110,6 +110,31 @@ fn tokens_outlive_directives_up_to_the_new_depth() {
 }
 
 #[test]
+fn late_refill_lets_the_backlog_pass() {
+    // The time between two refills, and the time that is made up for.
+    for (between_ms, late_s) in [(10, 0.0), (110, 0.1), (510, 0.5), (9_000, 1.0)] {
+        let between = Duration::from_millis(between_ms);
+        let paused = || {
+            let mut client = TestClient::new();
+            client.direct(shared_by(1, Mode::Enforce), &[("default", guard(3_000.0, 1e12))]);
+            client.subscription.on_tick(client.now);
+            client.now = client.now + between;
+            client.subscription.on_tick(client.now);
+            client
+        };
+        let (mut client, g) = (paused(), 300.0);
+        let passed = f64::from(client.drain("acme"));
+        assert!((passed - depth(g) - g * late_s).abs() <= 1.0, "{passed} after {between_ms} ms");
+        // Each credit is given once, and lapses.
+        client.run("acme", 1, |_| 0);
+        assert!(client.drain("acme") <= 4);
+        let mut client = paused();
+        client.run("acme", 101, |_| 0);
+        assert_eq!(f64::from(client.drain("acme")), depth(g).floor(), "{between_ms} ms");
+    }
+}
+
+#[test]
 fn tenant_without_a_directive_takes_tokens_of_its_class() {
     let mut client = TestClient::new();
     let zone = |g: f64| guard(g * 10.0, 1e9);
@@ -197,14 +222,22 @@ proptest! {
 
     #[test]
     fn no_more_than_the_burst_and_the_refills_passes(
-        g in 0.0..5_000.0f64, offered in prop::collection::vec(0..300u32, 1..100),
+        g in 0.0..5_000.0f64,
+        // Requests before each tick, which may be late.
+        offered in prop::collection::vec((0..300u32, prop_oneof![4 => Just(1), 1 => 1..150u32]), 1..100),
     ) {
         let mut client = TestClient::new();
         // One client with hardly any of the zone's traffic gets a tenth.
         client.direct(shared_by(1, Mode::Enforce), &[("default", guard(g * 10.0, 1e12))]);
-        let ticks = offered.len() as u32;
-        let passed = f64::from(client.run("acme", ticks, |tick| offered[tick as usize - 1]));
-        prop_assert!(passed <= depth(g) + g * 0.01 * f64::from(ticks) + 0.01);
+        client.subscription.on_tick(client.now);
+        let (mut passed, mut elapsed) = (0, Duration::ZERO);
+        for (requests, ticks) in offered {
+            passed += (0..requests).filter(|_| client.admit("acme").is_admit()).count();
+            client.now = client.now + TICK * ticks;
+            elapsed += TICK * ticks;
+            client.subscription.on_tick(client.now);
+        }
+        prop_assert!(passed as f64 <= depth(g) + g * elapsed.as_secs_f64() + 0.01);
     }
 }
 
