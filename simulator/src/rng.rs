@@ -18,6 +18,8 @@ pub(crate) enum Purpose {
     Retries,
     /// The coins of the clients.
     Coins,
+    /// The names that requests give.
+    Names,
 }
 
 /// Creates the generator for `purpose` in the run with this seed.

@@ -9,7 +9,7 @@ use crate::hot::decision::DecideCtx;
 use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::Counters;
-use crate::limiter::KeyHandle;
+use crate::limiter::{BucketHandle, Decided, KeyHandle};
 
 /// Decides like its [`Limiter`](crate::Limiter), with coin states and a random generator of its own, seeded
 /// by the caller.
@@ -35,6 +35,14 @@ impl Shard {
         debug_assert!(Arc::ptr_eq(&self.table, &key.table), "the key belongs to another limiter");
         self.table
             .decide(key.target(), DecideCtx { counters: self.counters.block(0), draws: &mut self.draws })
+    }
+
+    /// Decides for a request of a tenant that counts as `cost` requests, and says which refusal was not carried out.
+    #[inline]
+    pub fn decide(&mut self, bucket: &BucketHandle, tenant: &str, cost: u32) -> Decided {
+        debug_assert!(Arc::ptr_eq(&self.table, &bucket.table), "the bucket belongs to another limiter");
+        let ctx = DecideCtx { counters: self.counters.block(0), draws: &mut self.draws };
+        self.table.decide_in_full(self.table.target(bucket.place, tenant), cost, None, ctx)
     }
 }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::System;
+use super::{Request, System};
 use crate::results::{Answer, BIN_S, Series, TraceHash};
 use crate::rng::{Purpose, generator};
 use crate::scenario::{Scenario, Traffic};
-use crate::traffic::{Arrivals, Groups, ParetoSource, PendingRetries, Per, Phase, parts};
+use crate::traffic::{Arrivals, Groups, NameSource, ParetoSource, Per, Phase, Planned, parts};
 
 /// The callers of all clients, and the counts of their requests.
 pub(crate) struct Callers<'a> {
@@ -19,17 +19,23 @@ pub(crate) struct Callers<'a> {
     arrivals_rng: SmallRng,
     retries_rng: SmallRng,
     sources_rng: SmallRng,
+    names_rng: SmallRng,
     /// Pareto sources by entry of `traffic` and client; a single one where all clients are on together.
     sources: Vec<Vec<ParetoSource>>,
     /// The groups of arrivals by entry of `traffic`, with their phases by client.
     groups: Vec<Option<(Groups, Vec<Phase>)>>,
-    /// The requests of clients whose callers are stalled, as entries of `traffic`.
-    owed: BTreeMap<u32, Vec<u32>>,
-    retries: PendingRetries,
+    /// The names by entry of `traffic`.
+    names: Vec<Option<NameSource>>,
+    /// The requests of clients whose callers are stalled.
+    owed: BTreeMap<u32, Vec<Request>>,
+    retries: Planned<(u32, Request)>,
+    /// Requests in flight by client and entry of `traffic`, where their number is limited, and their ends.
+    in_flight: BTreeMap<(u32, u32), u32>,
+    answers: Planned<(u32, u32)>,
     /// The counts by bucket, in the scenario's order.
     pub(super) series: Vec<Series>,
-    /// Scratch: the entries of `traffic` of one client's requests in one step.
-    queue: Vec<u32>,
+    /// Scratch: one client's requests in one step.
+    queue: Vec<Request>,
 }
 
 /// One entry of `traffic` in one step: the arrivals at a client that the entry's share names first, and at
@@ -54,19 +60,22 @@ impl<'a> Callers<'a> {
         let mut phases = || members.iter().map(|_| Phase::draw(&mut sources_rng)).collect();
         let groups =
             scenario.traffic.iter().map(|traffic| traffic.groups.map(|groups| (groups, phases()))).collect();
-        let series =
-            scenario.buckets.iter().map(|bucket| Series::new(steps, bucket.tenants.len(), bucket.limit));
+        let names = |traffic: &Traffic| traffic.names.map(|names| names.source(members.len()));
         Self {
             scenario,
-            members,
             arrivals_rng: generator(seed, Purpose::Traffic),
             retries_rng: generator(seed, Purpose::Retries),
+            names_rng: generator(seed, Purpose::Names),
             sources_rng,
             sources,
             groups,
+            names: scenario.traffic.iter().map(names).collect(),
+            members,
             owed: BTreeMap::new(),
-            retries: PendingRetries::default(),
-            series: series.collect(),
+            retries: Planned::default(),
+            in_flight: BTreeMap::new(),
+            answers: Planned::default(),
+            series: scenario.buckets.iter().map(|bucket| Series::new(steps, bucket)).collect(),
             queue: Vec::new(),
         }
     }
@@ -82,7 +91,11 @@ impl<'a> Callers<'a> {
             .iter()
             .zip(&mut self.sources)
             .map(|(traffic, sources)| {
-                let parts = parts(&traffic.shares, middle, joined);
+                let senders = self.members[..joined as usize].iter().filter(|(_, zone)| traffic.is_of(*zone));
+                let mut parts = parts(&traffic.shares, middle, joined);
+                if !traffic.zones.is_empty() {
+                    parts.each_of_others = 1.0 / senders.count().max(1) as f64;
+                }
                 let mut mean = traffic.load.rate(middle) * BIN_S;
                 let together = traffic.load.pareto().filter(|pareto| pareto.per == Per::Tenant);
                 if let (Some(pareto), Some(source)) = (together, sources.first_mut()) {
@@ -92,13 +105,22 @@ impl<'a> Callers<'a> {
                 Offer { traffic, first: parts.first, means, arrivals: means.map(Arrivals::of) }
             })
             .collect();
+        for (client, entry) in self.answers.due(step) {
+            self.answered(client, entry);
+        }
+        for (bucket, limit) in self.scenario.limits_from(step) {
+            self.series[bucket].change_limit(step, limit);
+        }
         let mut due = self.retries.due(step).into_iter().peekable();
         for client in 0..joined {
             self.queue.clear();
-            while let Some((_, entry)) = due.next_if(|(retrying, _)| *retrying == client) {
-                self.queue.push(entry);
+            while let Some((_, request)) = due.next_if(|(retrying, _)| *retrying == client) {
+                self.queue.push(request);
             }
             if self.is_away(client, begins) {
+                for at in 0..self.queue.len() {
+                    self.answered(client, self.queue[at].entry);
+                }
                 continue;
             }
             self.arrive(client, &offers, begins);
@@ -110,19 +132,38 @@ impl<'a> Callers<'a> {
                 self.queue.splice(..0, owed);
             }
             for at in 0..self.queue.len() {
-                let entry = self.queue[at];
-                let traffic = offers[entry as usize].traffic;
-                let answer = system.decide(client, entry as usize);
-                self.series[traffic.bucket].count(step, traffic.tenant, answer);
-                if let (Answer::Refused, Some(retry)) = (answer, &traffic.retry) {
-                    self.retries.plan(retry, step, client, entry, &mut self.retries_rng);
-                }
+                let request = self.queue[at];
+                let traffic = offers[request.entry as usize].traffic;
+                let answer = system.decide(client, request);
+                self.series[traffic.bucket].count(step, traffic.tenant, request.name, answer, traffic.cost);
+                self.end(step, client, request, traffic, answer);
             }
         }
         for series in &self.series {
             for bins in [&series.all.offered, &series.all.admitted, &series.all.would] {
                 trace.write(u64::from(bins[step]));
             }
+        }
+    }
+
+    /// Plans what follows an answer: a retry, or the end of the request.
+    fn end(&mut self, step: usize, client: u32, request: Request, traffic: &Traffic, answer: Answer) {
+        let retry = traffic.retry.as_ref().filter(|_| answer == Answer::Refused);
+        if let Some(wait) = retry.and_then(|retry| retry.wait(request.attempt, &mut self.retries_rng)) {
+            let again = Request { attempt: request.attempt + 1, ..request };
+            self.retries.plan(step + wait, (client, again));
+        } else if let Some(callers) = traffic.callers {
+            match answer {
+                Answer::Refused => self.answered(client, request.entry),
+                _ => self.answers.plan(step + callers.steps(), (client, request.entry)),
+            }
+        }
+    }
+
+    /// Frees the caller of a request that has its last answer.
+    fn answered(&mut self, client: u32, entry: u32) {
+        if let Some(in_flight) = self.in_flight.get_mut(&(client, entry)) {
+            *in_flight -= 1;
         }
     }
 
@@ -137,7 +178,8 @@ impl<'a> Callers<'a> {
 
     /// Adds this step's requests of a client to the queue, in random order.
     fn arrive(&mut self, client: u32, offers: &[Offer<'_>], begins: f64) {
-        for (entry, offer) in offers.iter().enumerate() {
+        let zone = self.members[client as usize].1;
+        for (entry, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.traffic.is_of(zone)) {
             let kind = usize::from(client >= offer.first);
             let mut mean = offer.means[kind];
             let own = offer.traffic.load.pareto().filter(|pareto| pareto.per == Per::Client);
@@ -146,12 +188,22 @@ impl<'a> Callers<'a> {
                 mean *= source.rate(&pareto, begins, BIN_S, &mut self.sources_rng);
             }
             let rng = &mut self.arrivals_rng;
-            let count = match &mut self.groups[entry] {
+            let mut count = match &mut self.groups[entry] {
                 Some((groups, phases)) => groups.arrivals(mean, &mut phases[client as usize], rng),
                 None if own.is_some() => Arrivals::of(mean).draw(rng),
                 None => offer.arrivals[kind].draw(rng),
             };
-            self.queue.extend(std::iter::repeat_n(entry as u32, count as usize));
+            let entry = entry as u32;
+            if let Some(callers) = offer.traffic.callers {
+                let in_flight = self.in_flight.entry((client, entry)).or_default();
+                count = count.min(callers.in_flight - *in_flight);
+                *in_flight += count;
+            }
+            let (names, rng) = (&mut self.names[entry as usize], &mut self.names_rng);
+            self.queue.extend((0..count).map(|_| {
+                let name = names.as_mut().map(|names| names.draw(client, rng));
+                Request { entry, attempt: 1, name }
+            }));
         }
         if offers.len() > 1 {
             // Shuffled (Fisher and Yates), so that no entry of `traffic` takes precedence.

@@ -34,14 +34,21 @@ pub(crate) fn micros_of(span: Duration) -> u64 {
 pub(crate) struct ProcessClock {
     birth: SimTime,
     offset: u64,
+    /// Seconds of this clock in a second.
+    pace: f64,
 }
 
 impl ProcessClock {
-    pub(crate) const fn new(birth: SimTime, offset: u64) -> Self {
-        Self { birth, offset }
+    pub(crate) const fn new(birth: SimTime, offset: u64, pace: f64) -> Self {
+        Self { birth, offset, pace }
     }
 
-    pub(crate) const fn read(&self, now: SimTime) -> MonoTime {
-        MonoTime::from_micros(now.0 - self.birth.0 + self.offset)
+    pub(crate) fn read(&self, now: SimTime) -> MonoTime {
+        MonoTime::from_micros(((now.0 - self.birth.0) as f64 * self.pace).round() as u64 + self.offset)
+    }
+
+    /// Returns the microseconds until this clock has advanced by a span.
+    pub(crate) fn wait(&self, span: Duration) -> u64 {
+        ((micros_of(span) as f64 / self.pace).round() as u64).max(1)
     }
 }

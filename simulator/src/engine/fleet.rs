@@ -1,6 +1,7 @@
 //! The processes of the fleet. This is the one place that knows how to construct and tick each tier's state
 //! machine.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::{Bounds, Zone};
@@ -9,13 +10,15 @@ use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
 use plimsoll_core::report::{Identity, InstanceId, Role};
+use plimsoll_policy::Policy;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngExt};
 
+use super::Request;
 use super::clock::{ProcessClock, SimTime};
 use crate::results::Answer;
 use crate::rng::{Purpose, derive, span};
-use crate::scenario::{Scenario, Traffic};
+use crate::scenario::{Scenario, TargetBucket, Traffic};
 
 /// The period of an aggregator's fast loop.
 pub(crate) const ZONE_TICK: Duration = Duration::from_millis(100);
@@ -52,22 +55,21 @@ pub(crate) struct Client {
     pub(crate) subscription: Subscription,
     pub(crate) clock: ProcessClock,
     shard: Shard,
-    /// The key of each entry of `traffic`, with its count of would-be drops where the bucket is not fully
-    /// enforced.
-    keys: Vec<(KeyHandle, Option<u64>)>,
-    /// The names in place of the key's, by entry of `traffic`.
-    names: Vec<Option<Names>>,
+    /// What the requests of each entry of `traffic` are decided for.
+    targets: Vec<Target>,
 }
 
-/// Names that requests give in turn.
+/// What the requests of one entry of `traffic` are decided for.
 #[derive(Debug)]
-struct Names {
+struct Target {
     bucket: BucketHandle,
-    prefix: String,
-    of: u32,
-    /// The next name of this client, which takes every `step`th.
-    next: u32,
-    step: u32,
+    /// The name of the tenant, or the last name that a request gave.
+    name: String,
+    /// The bytes that all names have in common.
+    prefix: usize,
+    cost: u32,
+    /// Keeps the tenant's key from eviction.
+    _key: KeyHandle,
 }
 
 impl<'a> Fleet<'a> {
@@ -75,13 +77,13 @@ impl<'a> Fleet<'a> {
         let offered: usize = scenario.buckets.iter().map(|bucket| bucket.tenants.len() + 1).sum();
         // Listed tenants have directives of their own, with or without traffic.
         let listed = scenario.policy.tenants().count() * scenario.buckets.len();
-        let names = scenario.traffic.iter().filter_map(|traffic| traffic.names).sum::<u32>() as usize;
-        let keys_max = (offered + listed + names + 8).min(KEYS_MAX_DEFAULT.max(offered + listed + 8));
+        let named = scenario.traffic.iter().any(|traffic| traffic.names.is_some());
+        let keys_max = offered + listed + if named { KEYS_MAX_DEFAULT } else { 8 };
         Self { scenario, seed, keys_max }
     }
 
-    fn clock(now: SimTime, rng: &mut SmallRng) -> ProcessClock {
-        ProcessClock::new(now, span(rng, CLOCKS_APART_US))
+    fn clock(now: SimTime, pace: f64, rng: &mut SmallRng) -> ProcessClock {
+        ProcessClock::new(now, span(rng, CLOCKS_APART_US), pace)
     }
 
     fn identity(
@@ -100,10 +102,16 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Creates a controller that starts from the durable state alone.
-    pub(crate) fn controller(&self, now: SimTime, durable: DurableState, rng: &mut SmallRng) -> Controller {
-        let clock = Self::clock(now, rng);
-        let policy = std::sync::Arc::clone(&self.scenario.policy);
+    /// Creates a controller that starts from the durable state and the policy alone.
+    pub(crate) fn controller(
+        &self,
+        now: SimTime,
+        durable: DurableState,
+        policy: &std::sync::Arc<Policy>,
+        rng: &mut SmallRng,
+    ) -> Controller {
+        let clock = Self::clock(now, self.scenario.pace.controller(), rng);
+        let policy = std::sync::Arc::clone(policy);
         let (now, instance) = (clock.read(now), InstanceId(rng.random()));
         let brain = Brain::new(now, instance, durable, policy, self.scenario.parameters());
         let mut controller = Controller { brain, clock };
@@ -122,7 +130,7 @@ impl<'a> Fleet<'a> {
         let bounds = Bounds { children_max: self.scenario.clients() + 1_000, ..Bounds::default() };
         Ok(Aggregator {
             zone: Zone::new(identity, bounds, self.scenario.parameters()),
-            clock: Self::clock(now, rng),
+            clock: Self::clock(now, self.scenario.pace.zone(zone), rng),
         })
     }
 
@@ -138,26 +146,20 @@ impl<'a> Fleet<'a> {
         let identity =
             identity.map_err(|source| plimsoll_client::BucketError::Name { name: name.clone(), source })?;
         let (limiter, subscription) = Limiter::without_transport(identity, self.keys_max, 0, rng.next_u64());
-        let key = |traffic: &Traffic| {
-            let bucket = &self.scenario.buckets[traffic.bucket];
-            let tenant = &bucket.tenants[traffic.tenant];
-            let key = limiter.bucket(bucket.name.as_str())?.key(tenant.as_str());
-            Ok((key, bucket.observes.then_some(0)))
+        let target = |traffic: &Traffic| {
+            let TargetBucket { name, tenants, .. } = &self.scenario.buckets[traffic.bucket];
+            let bucket = limiter.bucket(name.as_str())?;
+            let tenant = &tenants[traffic.tenant];
+            let name = if traffic.names.is_some() { format!("{tenant}-") } else { tenant.to_string() };
+            let key = bucket.key(tenant.as_str());
+            Ok(Target { prefix: name.len(), name, bucket, cost: traffic.cost, _key: key })
         };
-        let keys = self.scenario.traffic.iter().map(key).collect::<Result<_, _>>()?;
-        let names = |traffic: &Traffic| {
-            let Some(of) = traffic.names else { return Ok(None) };
-            let bucket = &self.scenario.buckets[traffic.bucket];
-            let prefix = format!("{}-", bucket.tenants[traffic.tenant]);
-            let step = self.scenario.clients() as u32;
-            let bucket = limiter.bucket(bucket.name.as_str())?;
-            Ok(Some(Names { bucket, prefix, of, next: client % of, step }))
-        };
-        let names = self.scenario.traffic.iter().map(names).collect::<Result<_, _>>()?;
+        let targets = self.scenario.traffic.iter().map(target).collect::<Result<_, _>>()?;
         let coins =
             derive(derive(self.seed, Purpose::Coins as u64), u64::from(client) << 32 | u64::from(life));
         let shard = limiter.shard(coins);
-        Ok(Client { subscription, clock: Self::clock(now, rng), shard, keys, names })
+        let clock = Self::clock(now, self.scenario.pace.client(client), rng);
+        Ok(Client { subscription, clock, shard, targets })
     }
 }
 
@@ -178,29 +180,20 @@ impl Controller {
 }
 
 impl Client {
-    /// Decides a request of an entry of `traffic`.
+    /// Decides a request.
     #[inline]
-    pub(crate) fn decide(&mut self, entry: usize) -> Answer {
-        let Some((key, would)) = self.keys.get_mut(entry) else { return Answer::Admitted };
-        if let Some(names) = &mut self.names[entry] {
-            *key = names.next();
-            *would = would.map(|_| key.counts().would_dropped);
+    pub(crate) fn decide(&mut self, request: Request) -> Answer {
+        let Some(target) = self.targets.get_mut(request.entry as usize) else { return Answer::Admitted };
+        if let Some(name) = request.name {
+            target.name.truncate(target.prefix);
+            // Writing to a string never fails.
+            let _ = write!(target.name, "{name}");
         }
-        if !self.shard.admit(key).is_admit() {
-            return Answer::Refused;
+        let decided = self.shard.decide(&target.bucket, &target.name, target.cost);
+        match decided.withheld {
+            _ if !decided.verdict.is_admit() => Answer::Refused,
+            Some(_) => Answer::WouldDropped,
+            None => Answer::Admitted,
         }
-        let Some(before) = would else { return Answer::Admitted };
-        let now = key.counts().would_dropped;
-        let dropped = now > *before;
-        *before = now;
-        if dropped { Answer::WouldDropped } else { Answer::Admitted }
-    }
-}
-
-impl Names {
-    fn next(&mut self) -> KeyHandle {
-        let name = format!("{}{}", self.prefix, self.next);
-        self.next = (self.next + self.step) % self.of;
-        self.bucket.key(&name)
     }
 }

@@ -1,6 +1,6 @@
 //! The start and end of processes and links, by plan or by fault.
 
-use super::clock::{SimTime, micros, micros_of};
+use super::clock::{SimTime, micros};
 use super::fleet::ZONE_TICK;
 use super::world::{Child, Event, Port, World};
 use crate::rng::span;
@@ -16,7 +16,8 @@ impl World<'_> {
             return;
         }
         let durable = self.durable.clone();
-        let controller = self.fleet.controller(now, durable, &mut self.processes_rng);
+        let policy = self.scenario.policy_at(self.seconds(now));
+        let controller = self.fleet.controller(now, durable, policy, &mut self.processes_rng);
         self.controller.process = Some(controller);
         self.controller.port.life += 1;
         let first = now.plus(self.phase(self.scenario.tick));
@@ -61,17 +62,28 @@ impl World<'_> {
         }
         let Some(controller) = &mut self.controller.process else { return };
         controller.tick(now);
+        let wait = controller.clock.wait(self.scenario.tick);
         self.notify(now, None);
-        self.queue.plan(now.plus(micros_of(self.scenario.tick)), Event::BrainTick { life });
+        self.queue.plan(now.plus(wait), Event::BrainTick { life });
+    }
+
+    /// Gives the controller the policy that a change has put into its files.
+    pub(crate) fn reload(&mut self, now: SimTime) {
+        let policy = self.scenario.policy_at(self.seconds(now));
+        let Some(controller) = &mut self.controller.process else { return };
+        controller.brain.on_policy(std::sync::Arc::clone(policy));
+        controller.save();
+        self.notify(now, None);
     }
 
     pub(crate) fn zone_tick(&mut self, now: SimTime, zone: u32, life: u32) {
         let slot = &mut self.zones[zone as usize];
         let Some(aggregator) = slot.process.as_mut().filter(|_| slot.port.life == life) else { return };
+        let wait = aggregator.clock.wait(ZONE_TICK);
         if aggregator.zone.on_tick(aggregator.clock.read(now)) {
             self.notify(now, Some(zone));
         }
-        self.queue.plan(now.plus(micros_of(ZONE_TICK)), Event::ZoneTick { zone, life });
+        self.queue.plan(now.plus(wait), Event::ZoneTick { zone, life });
     }
 
     /// Plans a connection attempt of a child without a stream, at a random time within a span in seconds.

@@ -29,13 +29,24 @@ const STEP_US: u64 = 10_000;
 /// itself.
 const SETTLING_STEPS: u64 = 300;
 
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    /// The entry of `traffic`.
+    entry: u32,
+    /// Attempts so far, with this one.
+    attempt: u32,
+    /// The number of the name, if the entry has names.
+    name: Option<u32>,
+}
+
 /// A system that decides requests: the real fleet, or a reference law.
 trait System {
     /// Processes every event up to `now`.
     fn advance(&mut self, now: SimTime, trace: &mut TraceHash);
 
-    /// Decides a request of entry `entry` of `traffic` that arrives at `client`.
-    fn decide(&mut self, client: u32, entry: usize) -> Answer;
+    /// Decides a request that arrives at `client`.
+    fn decide(&mut self, client: u32, request: Request) -> Answer;
 
     /// Returns the tiers that say of a bucket that it admits too little.
     fn underadmitting(&self) -> Vec<&'static str>;

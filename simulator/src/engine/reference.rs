@@ -4,8 +4,8 @@
 
 use rand::rngs::SmallRng;
 
-use super::System;
 use super::clock::SimTime;
+use super::{Request, System};
 use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span, unit};
 use crate::scenario::{Reference, Scenario};
@@ -141,9 +141,10 @@ impl System for ReferenceFleet<'_> {
         Vec::new()
     }
 
-    fn decide(&mut self, client: u32, entry: usize) -> Answer {
+    fn decide(&mut self, client: u32, request: Request) -> Answer {
+        let entry = request.entry as usize;
         let zone = &mut self.zones[self.zone_of[client as usize] as usize];
-        zone.offered[entry] += 1;
+        zone.offered[entry] += u64::from(self.scenario.traffic[entry].cost);
         if unit(&mut self.coins) >= zone.ratios[entry] {
             return Answer::Admitted;
         }

@@ -42,7 +42,10 @@ impl World<'_> {
         if let Some(arrival) = self.streams[stream].up.send(now, report, cut, &mut self.network_rng) {
             self.queue.plan(arrival, Event::Up(stream));
         }
-        let next = if is_greeting { self.first_report(now, child, interval) } else { micros_of(interval) };
+        let next = match is_greeting {
+            true => self.first_report(now, child, interval),
+            false => self.clock(child).map_or(micros_of(interval), |clock| clock.wait(interval)),
+        };
         self.queue.plan(now.plus(next), Event::Report(stream));
     }
 

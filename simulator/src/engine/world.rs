@@ -12,11 +12,11 @@ use plimsoll_core::stats::AdmissionFigures;
 use plimsoll_policy::Number;
 use rand::rngs::SmallRng;
 
-use super::System;
-use super::clock::{SimTime, micros};
+use super::clock::{ProcessClock, SimTime, micros};
 use super::event_queue::EventQueue;
 use super::fleet::{Aggregator, Client, Controller, Fleet};
 use super::link::{Link, Quality};
+use super::{Request, System};
 use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span};
 use crate::scenario::Scenario;
@@ -63,6 +63,8 @@ pub(crate) enum Event {
     },
     FaultBegins(usize),
     FaultEnds(usize),
+    /// The policy changes.
+    Reload,
 }
 
 /// A slot in which a process may run.
@@ -171,6 +173,24 @@ impl<'a> World<'a> {
             if let Some(until) = fault.until_s {
                 self.queue.plan(at(until), Event::FaultEnds(index));
             }
+        }
+        for change in &self.scenario.changes {
+            self.queue.plan(at(change.at_s), Event::Reload);
+        }
+    }
+
+    /// Converts a point of the run to seconds since the scenario's time zero.
+    pub(crate) fn seconds(&self, now: SimTime) -> f64 {
+        (now.0 as f64 - self.zero.0 as f64) / 1e6
+    }
+
+    /// Returns the clock of a running child.
+    pub(crate) fn clock(&self, child: Child) -> Option<ProcessClock> {
+        match child {
+            Child::Client(client) => {
+                self.clients[client as usize].process.as_ref().map(|client| client.clock)
+            }
+            Child::Zone(zone) => self.zones[zone as usize].process.as_ref().map(|zone| zone.clock),
         }
     }
 
@@ -291,6 +311,7 @@ impl<'a> World<'a> {
             Event::Keepalive { child, fault } => self.keepalive(now, child, fault),
             Event::FaultBegins(fault) => self.fault_begins(now, fault),
             Event::FaultEnds(fault) => self.fault_ends(now, fault),
+            Event::Reload => self.reload(now),
         }
     }
 }
@@ -310,9 +331,9 @@ impl System for World<'_> {
     }
 
     #[inline]
-    fn decide(&mut self, client: u32, entry: usize) -> Answer {
+    fn decide(&mut self, client: u32, request: Request) -> Answer {
         let process = self.clients.get_mut(client as usize).and_then(|slot| slot.process.as_mut());
-        process.map_or(Answer::Admitted, |process| process.decide(entry))
+        process.map_or(Answer::Admitted, |process| process.decide(request))
     }
 
     fn underadmitting(&self) -> Vec<&'static str> {

@@ -12,6 +12,19 @@ struct Claim {
     floor: f64,
 }
 
+/// The claims on a bucket: those of listed tenants, and last that of the class of all others.
+struct Claims {
+    own: Vec<Claim>,
+    others: Vec<Claim>,
+    /// By tenant, its index in `own` or in `others`.
+    places: Vec<Result<usize, usize>>,
+}
+
+/// Returns true if a tenant claims for itself.
+pub(crate) fn is_own(policy: &Policy, tenant: &Tenant) -> bool {
+    policy.is_listed(tenant) && !tenant.is_default_class()
+}
+
 /// Returns the share of each tenant in requests/s at these offered rates. All tenants that the policy does
 /// not list claim as one, with the weight of the class `default` and one floor, and divide their share
 /// evenly.
@@ -22,28 +35,43 @@ pub(crate) fn shares(
     tenants: &[Tenant],
     offered: &[f64],
 ) -> Vec<f64> {
-    let cap = bucket.tenant_limit.map_or(f64::INFINITY, |rate| rate.per_second());
-    let demands: Vec<f64> = offered.iter().map(|offered| offered.min(cap)).collect();
-    let floor = policy.fairness().min_floor.per_second();
-    let is_own = |tenant: &Tenant| policy.is_listed(tenant) && !tenant.is_default_class();
-    let weight = |tenant: &Tenant| policy.tenant(tenant).weight.get();
-    let mut claims = Vec::new();
-    let mut others = Vec::new();
-    let mut places = Vec::new();
-    for (tenant, demand) in tenants.iter().zip(&demands) {
-        if is_own(tenant) {
-            places.push(Ok(claims.len()));
-            claims.push(Claim { demand: *demand, weight: weight(tenant), floor });
-        } else {
-            places.push(Err(others.len()));
-            others.push(Claim { demand: *demand, weight: 1.0, floor: 0.0 });
-        }
-    }
-    let demand = others.iter().map(|claim| claim.demand).sum();
-    claims.push(Claim { demand, weight: weight(&Tenant::default_class()), floor });
-    let own = divide(&claims, limit);
+    let Claims { own, others, places } = Claims::of(policy, bucket, tenants, offered);
+    let own = divide(&own, limit);
     let within = divide(&others, own.last().copied().unwrap_or(0.0));
     places.into_iter().map(|place| place.map_or_else(|at| within[at], |at| own[at])).collect()
+}
+
+/// Returns the share of all unlisted tenants together in requests/s.
+pub(crate) fn of_class(
+    policy: &Policy,
+    bucket: &BucketPolicy,
+    limit: f64,
+    tenants: &[Tenant],
+    offered: &[f64],
+) -> f64 {
+    divide(&Claims::of(policy, bucket, tenants, offered).own, limit).last().copied().unwrap_or(0.0)
+}
+
+impl Claims {
+    fn of(policy: &Policy, bucket: &BucketPolicy, tenants: &[Tenant], offered: &[f64]) -> Self {
+        let cap = bucket.tenant_limit.map_or(f64::INFINITY, |rate| rate.per_second());
+        let floor = policy.fairness().min_floor.per_second();
+        let weight = |tenant: &Tenant| policy.tenant(tenant).weight.get();
+        let (mut own, mut others, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (tenant, offered) in tenants.iter().zip(offered) {
+            let demand = offered.min(cap);
+            if is_own(policy, tenant) {
+                places.push(Ok(own.len()));
+                own.push(Claim { demand, weight: weight(tenant), floor });
+            } else {
+                places.push(Err(others.len()));
+                others.push(Claim { demand, weight: 1.0, floor: 0.0 });
+            }
+        }
+        let demand = others.iter().map(|claim| claim.demand).sum();
+        own.push(Claim { demand, weight: weight(&Tenant::default_class()), floor });
+        Self { own, others, places }
+    }
 }
 
 /// Divides a capacity by weighted max-min with floors: each claim gets `clip(weight * level, min(demand,

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::outcome::{BucketOutcome, TenantOutcome};
 use super::series::Run;
 use crate::scenario::{
-    Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_tenant,
+    Expectation, SMALL_TENANT_DROPS, Scenario, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_names,
+    of_tenant,
 };
 
 /// The least seeds from which 95th percentiles are judged.
@@ -109,6 +110,10 @@ fn values(outcome: &BucketOutcome, name: &str, small_tenant_rps: f64) -> Vec<(St
                     return Vec::new();
                 }
                 Some((tenant, figure)) => document["tenants"][tenant][figure].as_f64(),
+                None if of_names(name).is_some_and(|(tenant, _)| !tenant.is_empty()) => {
+                    let (tenant, figure) = of_names(name).unwrap_or_default();
+                    document["names"][tenant][figure].as_f64()
+                }
                 None => name.split('.').fold(&document, |value: &Value, part| &value[part]).as_f64(),
             };
             vec![(name.to_owned(), value)]

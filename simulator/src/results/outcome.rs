@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::entitlement;
 use super::figures::{Figures, Requests, TenantFigures, View};
+use super::names::NamesOutcome;
 use super::series::Run;
 use super::trace_hash::TraceHash;
 use crate::scenario::Scenario;
@@ -37,6 +38,7 @@ pub struct BucketOutcome {
     pub offered_rps: f64,
     pub admitted_rps: f64,
     pub long_run_error: Option<f64>,
+    pub optimum_ratio: Option<f64>,
     pub worst_1s: Option<f64>,
     pub p99_1s: Option<f64>,
     pub goodput_lost: Option<f64>,
@@ -49,6 +51,8 @@ pub struct BucketOutcome {
     pub worst_10s: Option<f64>,
     pub error_60s: Option<f64>,
     pub tenants: BTreeMap<String, TenantOutcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<NamesOutcome>,
 }
 
 /// The settling time over the seeds, in seconds; absent if the rate never settled or the load did not change.
@@ -98,11 +102,11 @@ impl BucketOutcome {
     /// Returns the figures of the bucket at index `at` over `window_s`. With `v` only requests that
     /// enforcement would admit count as admitted.
     pub(crate) fn of(scenario: &Scenario, runs: &[Run], at: usize, window_s: (f64, f64), v: bool) -> Self {
-        let bucket = &scenario.buckets[at];
         let loads = scenario.traffic.iter().filter(|traffic| traffic.bucket == at);
         let changes: Option<Vec<f64>> = loads.map(|traffic| traffic.load.last_change()).collect();
         let last_change_s = changes.and_then(|changes| changes.into_iter().max_by(f64::total_cmp));
-        let view = View { window_s, limit: bucket.limit, v, last_change_s };
+        let limit = scenario.limit_at(at, window_s.0);
+        let view = View { window_s, limit, v, last_change_s };
         let figures: Vec<Figures> = runs.iter().map(|run| Figures::of(&run.buckets[at], &view)).collect();
         let over = |figure: fn(&Figures) -> Option<f64>| sorted(figures.iter().filter_map(figure));
         let mid = |figure| median(&over(figure));
@@ -110,7 +114,7 @@ impl BucketOutcome {
         let settle = over(|figures| figures.settle_s);
         let requests: Requests = figures.iter().map(|figures| figures.requests).sum();
         Self {
-            limit_rps: bucket.limit,
+            limit_rps: limit,
             offered_rps: mid(|figures| Some(figures.offered_rps)).unwrap_or_default(),
             admitted_rps: mid(|figures| Some(figures.admitted_rps)).unwrap_or_default(),
             long_run_error: mid(|figures| figures.long_run_error),
@@ -118,27 +122,36 @@ impl BucketOutcome {
             p99_1s: mid(|figures| figures.p99_1s),
             goodput_lost: mid(|figures| figures.goodput_lost),
             would_drop_ratio: requests.drop_ratio(),
-            lost: bucket.limit.and_then(|_| requests.lost()),
+            lost: limit.and_then(|_| requests.lost()),
+            optimum_ratio: requests.optimum_ratio(),
             mean_ratio: mid(|figures| figures.mean_ratio),
             settle_s: Settle { median: finite(median(&settle)), p95: finite(p95(&settle)) },
             conformance_burst_s: mid(|figures| figures.conformance_burst_s),
             p99_10s: mid(|figures| figures.p99_10s),
             worst_10s: mid(|figures| figures.worst_10s),
             error_60s: mid(|figures| figures.error_60s),
-            tenants: tenants(scenario, at, &figures),
+            tenants: tenants(scenario, at, window_s.0, limit, &figures),
+            names: NamesOutcome::of(scenario, runs, at, window_s),
         }
     }
 }
 
 /// Returns the figures by tenant. A tenant's entitlement in a run depends on the rates offered in that run.
-fn tenants(scenario: &Scenario, at: usize, figures: &[Figures]) -> BTreeMap<String, TenantOutcome> {
+fn tenants(
+    scenario: &Scenario,
+    at: usize,
+    begins_s: f64,
+    limit: Option<f64>,
+    figures: &[Figures],
+) -> BTreeMap<String, TenantOutcome> {
     let bucket = &scenario.buckets[at];
-    let policy = scenario.policy.bucket(&bucket.name);
+    let policy = scenario.policy_at(begins_s);
+    let of_bucket = policy.bucket(&bucket.name);
     let shares: Vec<Option<Vec<f64>>> = figures
         .iter()
         .map(|figures| {
             let offered: Vec<f64> = figures.tenants.iter().map(|tenant| tenant.offered_rps).collect();
-            Some(entitlement::shares(&scenario.policy, policy?, bucket.limit?, &bucket.tenants, &offered))
+            Some(entitlement::shares(policy, of_bucket?, limit?, &bucket.tenants, &offered))
         })
         .collect();
     let outcome = |index: usize| {
@@ -158,7 +171,7 @@ fn tenants(scenario: &Scenario, at: usize, figures: &[Figures]) -> BTreeMap<Stri
                 share.filter(|share| *share > 0.0).map(|share| tenant.admitted_rps / share - 1.0)
             }),
             drop_ratio: requests.drop_ratio(),
-            lost: bucket.limit.and_then(|_| requests.lost()),
+            lost: limit.and_then(|_| requests.lost()),
         }
     };
     let names = bucket.tenants.iter().enumerate();

@@ -1,12 +1,18 @@
 //! The requests of a run over time, counted in bins.
 
+use std::ops::Range;
+
 use super::token_bucket::TokenBucket;
 use super::trace_hash::TraceHash;
+use crate::scenario::TargetBucket;
 
 /// The length of a bin, and of a step of the simulation, in seconds.
 pub const BIN_S: f64 = 0.01;
 /// The bins of [`BIN_S`] in one bin of a tenant, of which only mean rates are taken, no short windows.
 pub const TENANT_BINS: usize = 10;
+
+/// The bins of [`BIN_S`] in one slot of a name: five seconds.
+pub(crate) const NAME_BINS: usize = 500;
 
 /// One run of a scenario.
 #[derive(Clone, Debug)]
@@ -30,6 +36,8 @@ pub(crate) struct Series {
     pub(crate) all: Totals,
     /// The requests by tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
     pub(crate) tenants: Vec<Totals>,
+    /// The requests by name of each tenant whose names are counted.
+    pub(crate) names: Vec<NameCounts>,
     /// The room of the limit in one place; absent without a limit.
     single: Option<TokenBucket>,
 }
@@ -45,6 +53,16 @@ pub(crate) struct Totals {
     /// Requests refused, or that enforcement would refuse, though one token bucket in one place would have
     /// admitted them.
     pub(crate) lost: Vec<u32>,
+    /// Requests that this token bucket would have admitted.
+    pub(crate) optimum: Vec<u32>,
+}
+
+/// Requests by name and slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NameCounts {
+    names: usize,
+    /// Offered requests, and those that pass or would pass under enforcement, by slot and in it by name.
+    counts: Vec<[u32; 2]>,
 }
 
 /// The answer to a request.
@@ -68,33 +86,74 @@ impl Run {
 }
 
 impl Series {
-    pub(crate) fn new(bins: usize, tenants: usize, limit: Option<f64>) -> Self {
+    pub(crate) fn new(bins: usize, bucket: &TargetBucket) -> Self {
         let of_tenant = Totals::new(bins.div_ceil(TENANT_BINS));
-        let single = limit.map(TokenBucket::of);
-        Self { all: Totals::new(bins), tenants: vec![of_tenant; tenants], single }
+        let slots = bins.div_ceil(NAME_BINS);
+        let names = |names: &usize| NameCounts { names: *names, counts: vec![[0; 2]; *names * slots] };
+        Self {
+            all: Totals::new(bins),
+            tenants: vec![of_tenant; bucket.tenants.len()],
+            names: bucket.names.iter().map(names).collect(),
+            single: bucket.limit.map(TokenBucket::of),
+        }
     }
 
-    /// Counts one request.
+    /// Takes on another limit from `bin` on.
+    pub(crate) fn change_limit(&mut self, bin: usize, limit: f64) {
+        if let Some(single) = &mut self.single {
+            single.change(bin, limit);
+        }
+    }
+
+    /// Counts one request of this cost.
     #[inline]
-    pub(crate) fn count(&mut self, bin: usize, tenant: usize, answer: Answer) {
-        let fits = self.single.as_mut().is_some_and(|single| single.take(bin));
-        let lost = fits && answer != Answer::Admitted;
-        self.all.count(bin, answer, lost);
-        self.tenants[tenant].count(bin / TENANT_BINS, answer, lost);
+    pub(crate) fn count(&mut self, bin: usize, tenant: usize, name: Option<u32>, answer: Answer, cost: u32) {
+        let fits = self.single.as_mut().is_some_and(|single| single.take(bin, cost));
+        self.all.count(bin, answer, fits, cost);
+        self.tenants[tenant].count(bin / TENANT_BINS, answer, fits, cost);
+        if let (Some(name), names) = (name, &mut self.names[tenant])
+            && let Some([offered, admitted]) =
+                names.counts.get_mut(bin / NAME_BINS * names.names + name as usize)
+        {
+            *offered += cost;
+            *admitted += if answer == Answer::Admitted { cost } else { 0 };
+        }
+    }
+}
+
+impl NameCounts {
+    /// Returns what each name offered and what passed, in some slots.
+    pub(crate) fn between(&self, slots: &Range<usize>) -> Vec<[f64; 2]> {
+        let mut sums = vec![[0.0; 2]; self.names];
+        let counts = self.counts.get(slots.start * self.names..slots.end * self.names).unwrap_or_default();
+        for (at, [offered, admitted]) in counts.iter().enumerate() {
+            let sum = &mut sums[at % self.names];
+            sum[0] += f64::from(*offered);
+            sum[1] += f64::from(*admitted);
+        }
+        sums
     }
 }
 
 impl Totals {
     fn new(bins: usize) -> Self {
         let zeros = vec![0; bins];
-        Self { offered: zeros.clone(), admitted: zeros.clone(), would: zeros.clone(), lost: zeros }
+        Self {
+            offered: zeros.clone(),
+            admitted: zeros.clone(),
+            would: zeros.clone(),
+            lost: zeros.clone(),
+            optimum: zeros,
+        }
     }
 
     #[inline]
-    fn count(&mut self, bin: usize, answer: Answer, lost: bool) {
-        self.offered[bin] += 1;
-        self.admitted[bin] += u32::from(answer != Answer::Refused);
-        self.would[bin] += u32::from(answer == Answer::WouldDropped);
-        self.lost[bin] += u32::from(lost);
+    fn count(&mut self, bin: usize, answer: Answer, fits: bool, cost: u32) {
+        let if_so = |so: bool| if so { cost } else { 0 };
+        self.offered[bin] += cost;
+        self.admitted[bin] += if_so(answer != Answer::Refused);
+        self.would[bin] += if_so(answer == Answer::WouldDropped);
+        self.lost[bin] += if_so(fits && answer != Answer::Admitted);
+        self.optimum[bin] += if_so(fits);
     }
 }

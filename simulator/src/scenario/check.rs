@@ -13,9 +13,9 @@ use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy,
 use super::expect::{self, Expectation};
 use super::faults::{self, FaultKind};
 use super::spec::{ExpectSpec, FaultSpec, OneOrMany, ScenarioSpec, TrafficSpec};
-use super::variants::Variant;
-use super::{Join, Network, Scenario, Start, TargetBucket, Traffic, bytes_of, inline, loads};
+use super::{Join, Network, Pace, Scenario, Start, TargetBucket, Traffic, bytes_of, changes, inline, loads};
 use crate::error::ScenarioError;
+use crate::traffic::Names;
 
 /// The longest run, in seconds: a day.
 pub(crate) const DURATION_MAX_S: f64 = 86_400.0;
@@ -27,30 +27,31 @@ pub(crate) const ZONES_MAX: u32 = 1_000;
 pub(crate) const TRAFFIC_MAX: usize = 1_000;
 /// The most requests of one group of arrivals.
 const GROUP_MAX: u32 = 10_000;
-/// The most names that one entry of `traffic` gives in turn.
-const NAMES_MAX: u32 = 10_000_000;
+/// Maximum cost of a request.
+const COST_MAX: u32 = 10_000;
 
 /// The result of a check.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
 pub(crate) fn scenario(
     mut spec: ScenarioSpec,
-    variant: Option<(usize, Variant)>,
+    variant: Option<usize>,
     source: Source<'_>,
     document: &Document<'_>,
     folder: &Path,
 ) -> Result<Scenario, ScenarioError> {
     let root = document.root();
-    let overriding = variant.as_ref().map(|(index, _)| root.then("variants").then(&index.to_string()));
+    let overriding = variant.map(|index| root.then("variants").then(&index.to_string()));
     // The place of a key that a variant may replace.
     let at = |name: &str| match &overriding {
         Some(variant) if variant.entry(name).is_some() => variant.then(name),
         _ => root.then(name),
     };
-    if let Some((_, variant)) = variant {
+    if let Some(variant) = variant.map(|index| spec.variants.swap_remove(index)) {
         spec.name = format!("{}/{}", spec.name, variant.name);
         spec.zones = variant.zones.unwrap_or(spec.zones);
         spec.clients = variant.clients.unwrap_or(spec.clients);
+        spec.traffic = variant.traffic.unwrap_or(spec.traffic);
         spec.expect = variant.expect.unwrap_or(spec.expect);
     }
     let policy = policy(&spec, source, document, folder)?;
@@ -70,7 +71,7 @@ pub(crate) fn scenario(
     check_joins(&spec.joins, &root.then("joins"), clients, duration_s)?;
     let (mut buckets, mut traffic) = (Vec::new(), Vec::new());
     let all = clients + spec.joins.iter().map(|join| join.clients).sum::<u32>();
-    let field = root.then("traffic");
+    let field = at("traffic");
     if spec.traffic.is_empty() || spec.traffic.len() > TRAFFIC_MAX {
         let why = format!("{} entries of traffic: there are 1 to {TRAFFIC_MAX}", spec.traffic.len());
         return Err(field.refuse(why, "write the offered load of each bucket").into());
@@ -78,7 +79,8 @@ pub(crate) fn scenario(
     for (index, entry) in spec.traffic.into_iter().enumerate() {
         let field = field.then(&index.to_string());
         let (bucket, tenant) = place(&policy, &entry.bucket, &entry.tenant, &field, &mut buckets)?;
-        let TrafficSpec { names, mut load, clients, groups, retry, .. } = entry;
+        let TrafficSpec { names, cost, zones: of_zones, callers, mut load, clients, groups, retry, .. } =
+            entry;
         loads::check_load(&mut load, &field.then("load"), folder, &entry.bucket)?;
         let shares = clients.map(|clients| clients.share).unwrap_or_default();
         loads::check_shares(&shares, &field.then("clients").then("share"), all)?;
@@ -86,16 +88,39 @@ pub(crate) fn scenario(
             whole(groups.of, &field.then("groups").then("of"), 1, GROUP_MAX)?;
         }
         retry.map_or(Ok(()), |retry| loads::check_retry(retry, &field.then("retry")))?;
-        if let Some(names) = names {
-            whole(names, &field.then("names"), 1, NAMES_MAX)?;
+        callers.map_or(Ok(()), |callers| loads::check_callers(callers, &field.then("callers")))?;
+        let names = names.map(|names| loads::names(names, &field.then("names"))).transpose()?;
+        let counted = names.and_then(Names::counted).unwrap_or_default() as usize;
+        let of_tenant: &mut usize = &mut buckets[bucket].names[tenant];
+        *of_tenant = counted.max(*of_tenant);
+        let cost = whole(cost.unwrap_or(1), &field.then("cost"), 1, COST_MAX)?;
+        let of = field.then("zones");
+        for (index, zone) in of_zones.iter().enumerate() {
+            whole(*zone, &of.then(&index.to_string()), 0, zones - 1)?;
         }
-        traffic.push(Traffic { bucket, tenant, names, load, shares, groups, retry });
+        if !of_zones.is_empty() && !shares.is_empty() {
+            return Err(of.refuse("not with `clients`", "write one entry for each zone").into());
+        }
+        traffic.push(Traffic {
+            bucket,
+            tenant,
+            names,
+            cost,
+            zones: of_zones,
+            callers,
+            load,
+            shares,
+            groups,
+            retry,
+        });
     }
     let faults = spec.faults.iter().enumerate().map(|(index, fault)| {
         one_fault(fault, &root.then("faults").then(&index.to_string()), zones + upper, all, duration_s)
     });
     let faults = faults.collect::<Checked<_>>()?;
     check_network(&spec.network, &root.then("network"))?;
+    check_pace(&spec.pace, &root.then("pace"), zones + upper, all)?;
+    let changes = changes::read(spec.changes, &root.then("changes"), &policy, &buckets, duration_s)?;
     let report = millis(spec.report_ms, "report_ms", 100)?;
     let tick = millis(spec.tick_ms, "tick_ms", 500)?;
     spec.start.map_or(Ok(()), |start| check_start(start, &root.then("start"), duration_s))?;
@@ -125,6 +150,8 @@ pub(crate) fn scenario(
         joins: spec.joins,
         start: spec.start,
         faults,
+        changes,
+        pace: spec.pace,
         align_rollups: spec.align_rollups,
         reference: spec.reference,
     };
@@ -153,7 +180,7 @@ pub(crate) fn all_within<const N: usize>(
     numbers.into_iter().try_for_each(|(name, number)| within(number, &field.then(name), min, max).map(drop))
 }
 
-fn whole(number: u32, field: &Field<'_>, min: u32, max: u32) -> Checked<u32> {
+pub(crate) fn whole(number: u32, field: &Field<'_>, min: u32, max: u32) -> Checked<u32> {
     within(Number(number.into()), field, min.into(), max.into()).map(|_| number)
 }
 
@@ -210,12 +237,13 @@ fn place(
     let at = buckets.iter().position(|known| known.name == name).unwrap_or_else(|| {
         let limit = protected.limit().per_second().map(|rate| rate.per_second());
         let observes = protected.mode != Mode::Enforce || policy.kill_switch();
-        buckets.push(TargetBucket { name, limit, tenants: Vec::new(), observes });
+        buckets.push(TargetBucket { name, limit, tenants: Vec::new(), names: Vec::new(), observes });
         buckets.len() - 1
     });
-    let tenants = &mut buckets[at].tenants;
+    let TargetBucket { tenants, names, .. } = &mut buckets[at];
     let tenant_at = tenants.iter().position(|known| *known == tenant).unwrap_or_else(|| {
         tenants.push(tenant);
+        names.push(0);
         tenants.len() - 1
     });
     Ok((at, tenant_at))
@@ -227,6 +255,16 @@ fn check_network(network: &Network, field: &Field<'_>) -> Checked<()> {
     all_within(delays, field, 0.0, 10_000.0)?;
     all_within([("jitter_ms", jitter_ms)], field, 0.0, 10_000.0)?;
     all_within([("report_loss", report_loss), ("directive_loss", directive_loss)], field, 0.0, 0.95)
+}
+
+fn check_pace(pace: &Pace, field: &Field<'_>, zones: u32, clients: u32) -> Checked<()> {
+    for (name, paces, count) in [("zones", &pace.zones, zones), ("clients", &pace.clients, clients)] {
+        let field = field.then(name);
+        whole(paces.len() as u32, &field, 0, count)?;
+        let mut paces = paces.iter().enumerate();
+        paces.try_for_each(|(at, pace)| all_within([(&at.to_string(), *pace)], &field, 0.5, 2.0))?;
+    }
+    pace.controller.map_or(Ok(()), |pace| all_within([("controller", pace)], field, 0.5, 2.0))
 }
 
 fn check_joins(joins: &[Join], field: &Field<'_>, clients: u32, duration_s: f64) -> Checked<()> {

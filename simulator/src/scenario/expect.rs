@@ -8,7 +8,7 @@ use super::spec::{BoundSpec, ExpectSpec, OneOrMany};
 use plimsoll_policy::Field;
 
 /// The figures of a bucket that may be bounded, named as in the outcome.
-const FIGURES: [&str; 15] = [
+const FIGURES: [&str; 16] = [
     "admitted_rps",
     "conformance_burst_s",
     "error_60s",
@@ -17,6 +17,7 @@ const FIGURES: [&str; 15] = [
     "lost",
     "mean_ratio",
     "offered_rps",
+    "optimum_ratio",
     "p99_10s",
     "p99_1s",
     "settle_s.median",
@@ -39,6 +40,8 @@ const SMALL_TENANT: &str = "small_tenant_rps";
 /// The name of a bound on the drop ratio of every small tenant.
 pub(crate) const SMALL_TENANT_DROPS: &str = "small_tenant_drop_ratio";
 const OF_TENANT: [&str; 6] = ["offered_rps", "admitted_rps", "share_rps", "deviation", "drop_ratio", "lost"];
+/// The figures of names, of all of them and of those of one tenant.
+const OF_NAMES: [&str; 5] = ["min", "p1", "mean", "p99", "beyond"];
 
 /// One set of bounds for one bucket.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +126,7 @@ fn one(
             (name, ..) => {
                 let others = [SMALL_TENANT, "window_s", "v"];
                 let known = [&FIGURES[..], &OF_TENANTS[..], &others[..]].concat().join(", ");
-                let hint = format!("known: {known}, tenants.NAME.deviation and so on");
+                let hint = format!("known: {known}, tenants.NAME.deviation, names.p99 and so on");
                 return Err(field.refuse_name(format_args!("no figure is called `{name}`"), &hint));
             }
         }
@@ -138,9 +141,21 @@ fn is_figure(name: &str, bucket: &TargetBucket) -> bool {
         || of_tenant(name).is_some_and(|(tenant, figure)| {
             OF_TENANT.contains(&figure) && bucket.tenants.iter().any(|known| known.as_str() == tenant)
         })
+        || of_names(name).is_some_and(|(tenant, figure)| {
+            let known = |at: usize| {
+                bucket.names[at] > 0 && (tenant.is_empty() || bucket.tenants[at].as_str() == tenant)
+            };
+            OF_NAMES.contains(&figure) && (0..bucket.tenants.len()).any(known)
+        })
 }
 
 /// Splits `tenants.NAME.FIGURE`; names may contain dots, figures of tenants do not.
 pub(crate) fn of_tenant(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix("tenants.")?.rsplit_once('.')
+}
+
+/// Splits `names.FIGURE` and `names.NAME.FIGURE`.
+pub(crate) fn of_names(name: &str) -> Option<(&str, &str)> {
+    let name = name.strip_prefix("names.")?;
+    Some(name.rsplit_once('.').unwrap_or(("", name)))
 }

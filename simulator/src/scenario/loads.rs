@@ -4,12 +4,16 @@ use std::path::Path;
 
 use plimsoll_policy::{Field, Number};
 
-use super::check::{Checked, DURATION_MAX_S, all_within, within};
-use super::trace_file;
-use crate::traffic::{Load, Pareto, Retry, Share};
+use super::check::{Checked, DURATION_MAX_S, all_within, whole, within};
+use super::{Callers, trace_file};
+use crate::traffic::{Load, Names, NamesSpec, Pareto, Retry, Share};
 
 /// The highest rate of a load, in requests/s.
 pub(crate) const RPS_MAX: f64 = 1e7;
+/// Maximum number of names of one entry.
+const NAMES_MAX: u32 = 10_000_000;
+/// Maximum number of attempts, and of requests in flight at one client.
+const CALLS_MAX: u32 = 1_000_000;
 /// The shortest span of a shape: one step of the simulation.
 const SPAN_MIN_S: f64 = 0.01;
 
@@ -100,6 +104,30 @@ pub(crate) fn check_shares(shares: &[Share], field: &Field<'_>, clients: u32) ->
 
 pub(crate) fn check_retry(retry: Retry, field: &Field<'_>) -> Checked<()> {
     all_within([("probability", retry.probability)], field, 0.0, 1.0)?;
+    retry.attempts.map_or(Ok(1), |attempts| whole(attempts, &field.then("attempts"), 1, CALLS_MAX))?;
     all_within([("backoff_s", retry.backoff_s)], field, 0.0, 3_600.0)?;
     all_within([("jitter", retry.jitter)], field, 0.0, 1.0)
+}
+
+pub(crate) fn check_callers(callers: Callers, field: &Field<'_>) -> Checked<()> {
+    whole(callers.in_flight, &field.then("in_flight"), 1, CALLS_MAX)?;
+    spans([("latency_s", callers.latency_s)], field)
+}
+
+/// Returns the names of an entry.
+pub(crate) fn names(spec: NamesSpec, field: &Field<'_>) -> Checked<Names> {
+    let count = |count: u32, field: &Field<'_>| whole(count, field, 1, NAMES_MAX);
+    match (spec.in_turn, spec.drawn.count, spec.drawn.zipf, spec.drawn.once) {
+        (Some(of), ..) => Ok(Names::InTurn(count(of, field)?)),
+        (_, Some(of), None, false) => Ok(Names::Equal(count(of, &field.then("count"))?)),
+        (_, Some(of), Some(exponent), false) => Ok(Names::Zipf {
+            count: count(of, &field.then("count"))?,
+            exponent: within(exponent, &field.then("zipf"), 0.01, 10.0)?,
+        }),
+        (_, None, None, true) => Ok(Names::Once),
+        _ => Err(field.refuse(
+            "not a population",
+            "write { count: 5000 }, { count: 5000, zipf: 1.1 } or { once: true }",
+        )),
+    }
 }

@@ -1,6 +1,7 @@
 //! A scenario: the fleet, its policy, the traffic, the faults and the expectations. A `Scenario` value is
 //! always valid.
 
+mod changes;
 mod check;
 mod expect;
 mod faults;
@@ -23,12 +24,14 @@ use serde::Deserialize;
 use spec::OneOrMany;
 
 use crate::error::ScenarioError;
-use crate::traffic::{Groups, Load, Retry, Share, zones_of};
+use crate::results::BIN_S;
+use crate::traffic::{Groups, Load, Names, Retry, Share, zones_of};
 
 pub use spec::Reference;
 
+pub(crate) use changes::Change;
 pub(crate) use expect::{
-    Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_tenant,
+    Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_names, of_tenant,
 };
 pub(crate) use faults::{Fault, FaultKind};
 
@@ -53,6 +56,9 @@ pub struct Scenario {
     pub(crate) traffic: Vec<Traffic>,
     pub(crate) joins: Vec<Join>,
     pub(crate) faults: Vec<Fault>,
+    /// The changes of the policy, in the order of time.
+    pub(crate) changes: Vec<Change>,
+    pub(crate) pace: Pace,
     pub(crate) align_rollups: bool,
     pub(crate) start: Option<Start>,
     pub(crate) reference: Option<Reference>,
@@ -90,6 +96,8 @@ pub(crate) struct TargetBucket {
     pub(crate) limit: Option<f64>,
     /// The tenants with traffic, in the order of the scenario.
     pub(crate) tenants: Vec<Tenant>,
+    /// By tenant: the number of its names whose requests are counted by name; 0 without names.
+    pub(crate) names: Vec<usize>,
     /// True if the bucket is not fully enforced, so that would-be drops are counted apart.
     pub(crate) observes: bool,
 }
@@ -101,12 +109,36 @@ pub(crate) struct Traffic {
     pub(crate) bucket: usize,
     /// Index into its tenants.
     pub(crate) tenant: usize,
-    /// The number of names that requests give in turn in place of the tenant's: `TENANT-0` and so on.
-    pub(crate) names: Option<u32>,
+    /// The names that requests give in place of the tenant's: `TENANT-0` and so on.
+    pub(crate) names: Option<Names>,
+    /// The number of requests that each request counts as.
+    pub(crate) cost: u32,
+    /// The zones whose clients send this; all if empty.
+    pub(crate) zones: Vec<u32>,
+    pub(crate) callers: Option<Callers>,
     pub(crate) load: Load,
     pub(crate) shares: Vec<Share>,
     pub(crate) groups: Option<Groups>,
     pub(crate) retry: Option<Retry>,
+}
+
+/// Callers that wait for each answer.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Callers {
+    /// The number of callers at each client.
+    pub(crate) in_flight: u32,
+    /// The time from the admission of a request to its answer.
+    pub(crate) latency_s: Number,
+}
+
+/// Seconds of the clocks of processes in a second, by number; 1 where absent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Pace {
+    pub(crate) controller: Option<Number>,
+    pub(crate) zones: Vec<Number>,
+    pub(crate) clients: Vec<Number>,
 }
 
 /// A number of clients that join at `at_s`.
@@ -124,6 +156,34 @@ pub(crate) struct Start {
     pub(crate) controller_s: Number,
     pub(crate) zones_s: Number,
     pub(crate) clients_s: Number,
+}
+
+impl Traffic {
+    /// Returns true if the clients of a zone send this.
+    pub(crate) fn is_of(&self, zone: u32) -> bool {
+        self.zones.is_empty() || self.zones.contains(&zone)
+    }
+}
+
+impl Callers {
+    /// The steps from the admission of a request to its answer.
+    pub(crate) fn steps(self) -> usize {
+        ((self.latency_s.0 / BIN_S).round() as usize).max(1)
+    }
+}
+
+impl Pace {
+    pub(crate) fn controller(&self) -> f64 {
+        self.controller.map_or(1.0, |pace| pace.0)
+    }
+
+    pub(crate) fn zone(&self, zone: u32) -> f64 {
+        self.zones.get(zone as usize).map_or(1.0, |pace| pace.0)
+    }
+
+    pub(crate) fn client(&self, client: u32) -> f64 {
+        self.clients.get(client as usize).map_or(1.0, |pace| pace.0)
+    }
 }
 
 impl Scenario {
@@ -178,6 +238,28 @@ impl Scenario {
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients as usize + self.joins.iter().map(|join| join.clients as usize).sum::<usize>()
+    }
+
+    /// Returns the policy at `t` seconds.
+    pub(crate) fn policy_at(&self, t: f64) -> &Arc<Policy> {
+        // Times of the run are rounded to microseconds.
+        let after = self.changes.partition_point(|change| change.at_s <= t + 1e-6);
+        self.changes[..after].last().map_or(&self.policy, |change| &change.policy)
+    }
+
+    /// Returns the buckets whose limits change in `step`, and the limits.
+    pub(crate) fn limits_from(&self, step: usize) -> impl Iterator<Item = (usize, f64)> {
+        let changes = self.changes.iter();
+        changes
+            .filter(move |change| (change.at_s / BIN_S).round() as usize == step)
+            .filter_map(|change| change.limit)
+    }
+
+    /// Returns the limit of a bucket at `t` seconds, if it is a number.
+    pub(crate) fn limit_at(&self, bucket: usize, t: f64) -> Option<f64> {
+        let limits = self.changes.iter().filter(|change| change.at_s <= t).filter_map(|change| change.limit);
+        let last = limits.filter(|(changed, _)| *changed == bucket).last();
+        last.map(|(_, limit)| limit).or(self.buckets[bucket].limit)
     }
 
     /// Returns when each client starts to send, in seconds, and its zone.

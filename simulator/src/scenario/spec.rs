@@ -8,8 +8,10 @@ use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{FaultKind, Join, Network, Start};
-use crate::traffic::{Groups, Load, Retry, Share};
+use super::changes::ChangeSpec;
+use super::variants::Variant;
+use super::{Callers, FaultKind, Join, Network, Pace, Start};
+use crate::traffic::{Groups, Load, NamesSpec, Retry, Share};
 
 /// The whole file.
 #[derive(Debug, Deserialize)]
@@ -38,14 +40,17 @@ pub(crate) struct ScenarioSpec {
     #[serde(default)]
     pub(crate) faults: Vec<FaultSpec>,
     #[serde(default)]
+    pub(crate) changes: Vec<ChangeSpec>,
+    #[serde(default)]
+    pub(crate) pace: Pace,
+    #[serde(default)]
     pub(crate) align_rollups: bool,
     pub(crate) start: Option<Start>,
     pub(crate) reference: Option<Reference>,
     #[serde(default)]
     pub(crate) expect: BTreeMap<String, OneOrMany<ExpectSpec>>,
-    // Read before the rest, whose numbers depend on it.
-    #[serde(rename = "variants")]
-    pub(crate) _variants: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(crate) variants: Vec<Variant>,
     #[serde(default)]
     pub(crate) expect_at_tick: BTreeMap<String, BTreeMap<String, OneOrMany<ExpectSpec>>>,
 }
@@ -56,7 +61,11 @@ pub(crate) struct TrafficSpec {
     pub(crate) bucket: String,
     #[serde(default = "default_tenant")]
     pub(crate) tenant: String,
-    pub(crate) names: Option<u32>,
+    pub(crate) names: Option<NamesSpec>,
+    pub(crate) cost: Option<u32>,
+    #[serde(default)]
+    pub(crate) zones: Vec<u32>,
+    pub(crate) callers: Option<Callers>,
     pub(crate) load: Load,
     pub(crate) clients: Option<ClientsSpec>,
     pub(crate) groups: Option<Groups>,

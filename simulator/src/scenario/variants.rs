@@ -7,25 +7,34 @@ use serde::Deserialize;
 
 use super::check::{self, Checked, within};
 use super::loads::RPS_MAX;
-use super::spec::{ExpectSpec, ScenarioSpec};
+use super::spec::{ExpectSpec, ScenarioSpec, TrafficSpec};
 use super::{OneOrMany, Scenario};
 use crate::error::ScenarioError;
 
 /// The most variants of one file.
 const VARIANTS_MAX: usize = 100;
 
-/// The part of a file that names its variants; the rest is read for each of them.
+/// The part of a file that names its variants and their limits. All is read again for each of them, because its
+/// numbers depend on the limit.
 #[derive(Debug, Deserialize)]
 struct Listed {
-    variants: Option<Vec<Variant>>,
+    variants: Option<Vec<ListedVariant>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedVariant {
+    name: String,
+    limit: Number,
 }
 
 /// One variant, as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Variant {
+pub(crate) struct Variant {
     pub(super) name: String,
-    limit: Number,
+    #[serde(rename = "limit")]
+    _limit: Number,
+    pub(super) traffic: Option<Vec<TrafficSpec>>,
     pub(super) zones: Option<u32>,
     pub(super) clients: Option<u32>,
     pub(super) expect: Option<std::collections::BTreeMap<String, OneOrMany<ExpectSpec>>>,
@@ -51,7 +60,7 @@ pub(super) fn read(source: Source<'_>, folder: &Path) -> Result<Vec<Scenario>, S
         let source = Source { text: &text, ..source };
         let document = Document::open(source)?;
         let spec: ScenarioSpec = document.parse()?;
-        let scenario = check::scenario(spec, Some((index, variant)), source, &document, folder)?;
+        let scenario = check::scenario(spec, Some(index), source, &document, folder)?;
         if all.iter().any(|other| other.name == scenario.name) {
             return Err(field
                 .then("name")
@@ -63,7 +72,7 @@ pub(super) fn read(source: Source<'_>, folder: &Path) -> Result<Vec<Scenario>, S
     Ok(all)
 }
 
-fn check_variant(variant: &Variant, field: &plimsoll_policy::Field<'_>) -> Checked<f64> {
+fn check_variant(variant: &ListedVariant, field: &plimsoll_policy::Field<'_>) -> Checked<f64> {
     if variant.name.trim().is_empty() {
         return Err(field
             .then("name")

@@ -20,28 +20,41 @@ pub(crate) struct Retry {
     /// The spread of that wait, as a share of it to either side.
     #[serde(default)]
     pub(crate) jitter: Number,
+    /// The largest number of attempts, the first one included; unlimited if absent.
+    pub(crate) attempts: Option<u32>,
 }
 
-/// Planned retries as client and entry of `traffic`, by step.
-#[derive(Debug, Default)]
-pub(crate) struct PendingRetries {
-    steps: BTreeMap<usize, Vec<(u32, u32)>>,
-}
-
-impl PendingRetries {
-    /// Plans the retry of a request of `entry` that was refused at `client` in `step`, with the entry's
-    /// probability.
-    pub(crate) fn plan(&mut self, retry: &Retry, step: usize, client: u32, entry: u32, rng: &mut SmallRng) {
-        if unit(rng) >= retry.probability.0 {
-            return;
+impl Retry {
+    /// Returns the steps until a request is repeated that was refused for the `attempt`th time, with the
+    /// entry's probability.
+    pub(crate) fn wait(&self, attempt: u32, rng: &mut SmallRng) -> Option<usize> {
+        if self.attempts.is_some_and(|attempts| attempt >= attempts) || unit(rng) >= self.probability.0 {
+            return None;
         }
-        let wait = retry.backoff_s.0 * (1.0 + retry.jitter.0 * (2.0 * unit(rng) - 1.0));
-        let later = ((wait / BIN_S).round() as usize).max(1);
-        self.steps.entry(step + later).or_default().push((client, entry));
+        let wait = self.backoff_s.0 * (1.0 + self.jitter.0 * (2.0 * unit(rng) - 1.0));
+        Some(((wait / BIN_S).round() as usize).max(1))
+    }
+}
+
+/// What is planned for later steps.
+#[derive(Debug)]
+pub(crate) struct Planned<T> {
+    steps: BTreeMap<usize, Vec<T>>,
+}
+
+impl<T> Default for Planned<T> {
+    fn default() -> Self {
+        Self { steps: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord> Planned<T> {
+    pub(crate) fn plan(&mut self, step: usize, planned: T) {
+        self.steps.entry(step).or_default().push(planned);
     }
 
-    /// Removes and returns the retries of `step`, ordered by client.
-    pub(crate) fn due(&mut self, step: usize) -> Vec<(u32, u32)> {
+    /// Removes and returns what is planned for `step`, in order.
+    pub(crate) fn due(&mut self, step: usize) -> Vec<T> {
         let mut due = self.steps.remove(&step).unwrap_or_default();
         due.sort_unstable();
         due
@@ -54,23 +67,20 @@ mod tests {
     use crate::rng::{Purpose, generator};
 
     #[test]
-    fn refused_requests_are_retried_once_within_the_jitter() {
-        let retry = Retry { probability: Number(0.8), backoff_s: Number(1.0), jitter: Number(0.5) };
+    fn refused_requests_are_retried_within_the_jitter() {
+        let [probability, backoff_s, jitter] = [0.8, 1.0, 0.5].map(Number);
+        let retry = Retry { probability, backoff_s, jitter, attempts: Some(3) };
         let mut rng = generator(1, Purpose::Retries);
-        let mut retries = PendingRetries::default();
-        for client in 0..10_000 {
-            retries.plan(&retry, 7, client, 3, &mut rng);
-        }
-        let mut count = 0;
-        for step in 0..300 {
-            let due = retries.due(step);
-            assert!(due.is_empty() || (57..=157).contains(&step), "{step}");
-            assert!(due.is_sorted() && due.iter().all(|(_, entry)| *entry == 3));
-            count += due.len();
-            assert!(retries.due(step).is_empty());
-        }
-        assert!((7_800..8_200).contains(&count), "{count}");
-        retries.plan(&Retry { probability: Number(1.0), ..retry }, 299, 0, 0, &mut rng);
-        assert!((0..300).all(|step| retries.due(step).is_empty()), "none is due before its step");
+        let waits: Vec<usize> = (0..10_000).filter_map(|_| retry.wait(2, &mut rng)).collect();
+        assert!((7_800..8_200).contains(&waits.len()), "{}", waits.len());
+        assert!(waits.iter().all(|wait| (50..=150).contains(wait)));
+        assert_eq!(retry.wait(3, &mut rng), None, "the third attempt is the last");
+    }
+
+    #[test]
+    fn planned_is_due_once_in_order() {
+        let mut planned = Planned::default();
+        [3, 1, 2].into_iter().for_each(|one| planned.plan(7, one));
+        assert_eq!((planned.due(6), planned.due(7), planned.due(7)), (vec![], vec![1, 2, 3], vec![]));
     }
 }

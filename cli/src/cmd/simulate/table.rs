@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use plimsoll_simulator::Outcome;
+use plimsoll_simulator::{NameFigures, Outcome};
 
 use crate::output::counted;
 
@@ -25,12 +25,19 @@ pub(super) fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         row(out, "in 10 s", &listed(&[("worst", bucket.worst_10s), ("p99", bucket.p99_10s)], ratio))?;
         let errors = [("long run", bucket.long_run_error), ("worst minute", bucket.error_60s)];
         row(out, "error", &listed(&errors, percent))?;
+        row(out, "of the optimum", &ratio(bucket.optimum_ratio))?;
         let lost = [("goodput lost", bucket.goodput_lost), ("refused", bucket.would_drop_ratio)];
         row(out, "requests", &listed(&lost, percent))?;
         if bucket.settle_s.median.is_some() {
             let settle = bucket.settle_s;
             let text = format!("{} s median, {} s p95", seconds(settle.median), seconds(settle.p95));
             row(out, "settled in", &text)?;
+        }
+        if let Some(names) = &bucket.names {
+            row(out, "names", &of_names(&names.all))?;
+            for (tenant, names) in names.tenants.iter().filter(|_| names.tenants.len() > 1) {
+                row(out, "", &format!("{tenant}: {}", of_names(names)))?;
+            }
         }
         if bucket.tenants.len() > 1 {
             writeln!(
@@ -47,6 +54,14 @@ pub(super) fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     out.flush()
+}
+
+/// Formats admitted / fair by name.
+fn of_names(names: &NameFigures) -> String {
+    let NameFigures { min, p1, mean, p99, beyond } = *names;
+    let ratios =
+        [("least", min), ("p1", p1), ("mean", mean), ("p99", p99)].map(|(name, value)| (name, Some(value)));
+    format!("{} of fair, {:.2} % beyond chance", listed(&ratios, ratio), beyond * 100.0)
 }
 
 fn row(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {

@@ -86,6 +86,7 @@ fn json_has_exactly_the_documented_fields() {
             "lost",
             "mean_ratio",
             "offered_rps",
+            "optimum_ratio",
             "p99_10s",
             "p99_1s",
             "settle_s",

@@ -53,6 +53,8 @@ pub(crate) struct Requests {
     pub(crate) dropped: f64,
     /// Dropped, though one token bucket in one place would have admitted them.
     pub(crate) lost: f64,
+    /// What this token bucket would have admitted.
+    pub(crate) optimum: f64,
 }
 
 /// The span and the limit by which a bucket is judged.
@@ -116,7 +118,7 @@ impl Figures {
 }
 
 impl TenantFigures {
-    fn of(totals: &Totals, from: usize, to: usize, v: bool) -> Self {
+    pub(crate) fn of(totals: &Totals, from: usize, to: usize, v: bool) -> Self {
         let (from, to) = (from / TENANT_BINS, to / TENANT_BINS);
         let seconds = (to - from) as f64 * BIN_S * TENANT_BINS as f64;
         let admitted = sum(&totals.admitted, from, to) - if v { sum(&totals.would, from, to) } else { 0.0 };
@@ -129,9 +131,10 @@ impl TenantFigures {
 
 impl Requests {
     fn of(totals: &Totals, from: usize, to: usize) -> Self {
-        let [offered, admitted, would, lost] =
-            [&totals.offered, &totals.admitted, &totals.would, &totals.lost].map(|bins| sum(bins, from, to));
-        Self { offered, dropped: offered - admitted + would, lost }
+        let Totals { offered, admitted, would, lost, optimum } = totals;
+        let [offered, admitted, would, lost, optimum] =
+            [offered, admitted, would, lost, optimum].map(|bins| sum(bins, from, to));
+        Self { offered, dropped: offered - admitted + would, lost, optimum }
     }
 
     /// The share that was dropped; absent without any requests.
@@ -143,6 +146,12 @@ impl Requests {
     pub(crate) fn lost(self) -> Option<f64> {
         (self.offered > 0.0).then(|| self.lost / self.offered)
     }
+
+    /// Requests that passed, or would have, to those that the token bucket would have admitted; absent if it
+    /// would have admitted none.
+    pub(crate) fn optimum_ratio(self) -> Option<f64> {
+        (self.optimum > 0.0).then(|| (self.offered - self.dropped) / self.optimum)
+    }
 }
 
 impl Sum for Requests {
@@ -151,6 +160,7 @@ impl Sum for Requests {
             offered: sum.offered + one.offered,
             dropped: sum.dropped + one.dropped,
             lost: sum.lost + one.lost,
+            optimum: sum.optimum + one.optimum,
         })
     }
 }
