@@ -135,9 +135,9 @@ impl Tables {
     fn text(&self, seeds: u64) -> Result<String, std::fmt::Error> {
         let mut text = format!(
             "{seeds} seeds each; ratios are to the limit, `worst 1 s` is the worst of all seeds.\n\n\
-             | scenario | tick, ms | admitted / limit | long-run error | worst 1 s | p99 of 1 s | p99 of 10 s | \
+             | scenario | tick, ms | admitted / limit | of the optimum | long-run error | worst 1 s | p99 of 1 s | p99 of 10 s | \
              goodput lost | settled, median / p95 | worst tenant | in bounds |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|\n{}\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|\n{}\n\
              Scenarios with variants; of each bound the largest figure of all variants that have it.\n\n\
              | scenario | figure | from, to, s | at most | at 500 ms | at 250 ms |\n|---|---|---|---|---|---|\n",
             self.single
@@ -173,8 +173,9 @@ fn row(
     let deviation = if bucket.tenants.len() > 1 { percent(deviation) } else { "-".to_owned() };
     writeln!(
         table,
-        "| {name} | {tick} | {} | {} | {} | {} | {} | {} | {settle} | {deviation} | {} |",
+        "| {name} | {tick} | {} | {} | {} | {} | {} | {} | {} | {settle} | {deviation} | {} |",
         ratio(bucket.mean_ratio),
+        ratio(bucket.optimum_ratio),
         percent(bucket.long_run_error),
         ratio(bucket.worst_1s),
         ratio(bucket.p99_1s),

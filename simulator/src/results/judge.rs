@@ -105,16 +105,14 @@ fn values(outcome: &BucketOutcome, name: &str, small_tenant_rps: f64) -> Vec<(St
         SMALL_TENANT_DROPS => of_tenants(true, |tenant| tenant.drop_ratio, "drop_ratio"),
         _ => {
             let document = serde_json::to_value(outcome).unwrap_or_default();
-            let value = match of_tenant(name) {
-                Some((tenant, _)) if outcome.tenants[tenant].offered_rps < small_tenant_rps => {
+            let value = match (of_tenant(name), of_names(name)) {
+                (Some((tenant, _)), _) if outcome.tenants[tenant].offered_rps < small_tenant_rps => {
                     return Vec::new();
                 }
-                Some((tenant, figure)) => document["tenants"][tenant][figure].as_f64(),
-                None if of_names(name).is_some_and(|(tenant, _)| !tenant.is_empty()) => {
-                    let (tenant, figure) = of_names(name).unwrap_or_default();
-                    document["names"][tenant][figure].as_f64()
-                }
-                None => name.split('.').fold(&document, |value: &Value, part| &value[part]).as_f64(),
+                (Some((tenant, figure)), _) => document["tenants"][tenant][figure].as_f64(),
+                (_, Some(("", figure))) => document["names"][figure].as_f64(),
+                (_, Some((tenant, figure))) => document["names"][tenant][figure].as_f64(),
+                _ => name.split('.').fold(&document, |value: &Value, part| &value[part]).as_f64(),
             };
             vec![(name.to_owned(), value)]
         }

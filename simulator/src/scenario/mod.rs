@@ -258,7 +258,7 @@ impl Scenario {
     /// Returns the limit of a bucket at `t` seconds, if it is a number.
     pub(crate) fn limit_at(&self, bucket: usize, t: f64) -> Option<f64> {
         let limits = self.changes.iter().filter(|change| change.at_s <= t).filter_map(|change| change.limit);
-        let last = limits.filter(|(changed, _)| *changed == bucket).last();
+        let last = limits.rev().find(|(changed, _)| *changed == bucket);
         last.map(|(_, limit)| limit).or(self.buckets[bucket].limit)
     }
 

@@ -206,3 +206,29 @@ fn invalid_rows_of_a_trace_are_rejected_with_their_line() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn population_and_callers_are_checked() {
+    let check = |line: &str, at: &str, path: &str, words: &str| {
+        check("bucket: api", &format!("bucket: api\n    {line}"), at, path, words);
+    };
+    check("names: { zipf: 1.1 }", "{ zipf", "traffic.0.names", "write { count: 5000 }");
+    check("names: { count: 0 }", "0 }\n    load", "traffic.0.names.count", "from 1 to");
+    check("names: { cuont: 5 }", "cuont", "traffic.0.names.cuont", "did you mean `count`");
+    check("cost: 0", "0\n    load", "traffic.0.cost", "from 1 to 10000");
+    check("zones: [3]", "3]", "traffic.0.zones.0", "from 0 to 2");
+    check("zones: [0]", "[0]", "traffic.0.zones", "not with `clients`");
+    check("callers: { in_flight: 0, latency_s: 1 }", "0, latency", "traffic.0.callers.in_flight", "from 1");
+}
+
+#[test]
+fn changes_and_paces_are_checked() {
+    let check = |line: &str, at: &str, path: &str, words: &str| {
+        check("zones: 3\n", &format!("zones: 3\n{line}\n"), at, path, words);
+    };
+    check("changes: [ { at_s: 31, bucket: api, limit: 5 } ]", "31", "changes.0.at_s", "from 0 to 30");
+    check("changes: [ { at_s: 1, bucket: api } ]", "{ at_s: 1", "changes.0", "{ at_s, tenant, weight }");
+    check("changes: [ { at_s: 1, bucket: apy, limit: 5 } ]", "{ at_s: 1", "changes.0", "no `apy` under");
+    check("changes: [ { at_s: 1, tenant: default, weight: 0 } ]", "0 } ]", "changes.0.weight", "from 0.001");
+    check("pace: { zones: [1, 3] }", "3] }", "pace.zones.1", "from 0.5 to 2");
+}

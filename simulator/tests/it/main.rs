@@ -9,11 +9,15 @@ mod evidence;
 #[cfg(test)]
 mod expectations;
 #[cfg(test)]
+mod grid;
+#[cfg(test)]
 mod invalid_scenarios;
 #[cfg(test)]
 mod kill_claims;
 #[cfg(test)]
 mod kills;
+#[cfg(test)]
+mod language;
 #[cfg(test)]
 mod pair;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use plimsoll_simulator::{Scenario, broken, simulate};
 
 const SEEDS: u64 = 3;
 /// The expensive scenarios, which run with one seed.
-const HEAVY: [&str; 3] = ["01-steady-100x", "14-controller-away-49-tenants", "20-"];
+const HEAVY: [&str; 4] = ["01-steady-100x", "14-controller-away-49-tenants", "20-", "28-"];
 /// The seeds of scenarios that are near a bound and differ much from seed to seed.
 const SEEDS_OF_SQUARES: u64 = 12;
 /// The seeds of scenarios whose first second is judged.
@@ -122,4 +122,5 @@ numbers! {
     tenant_above_its_own_limit_spares_the_others "25i"
     tenant_recovers_within_a_second_after_a_surge "26"
     invented_names_cost_known_tenants_at_most_half "27"
+    names_get_equal_parts "28"
 }
