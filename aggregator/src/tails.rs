@@ -9,6 +9,9 @@ use plimsoll_core::law::tail::{Bin, Demand, Growth, NameMemory, Spread, Standing
 use plimsoll_core::names::KeyId;
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
 
+/// Requests/s below which a class has no traffic: a smoothed rate never quite reaches zero.
+const TRAFFIC_MIN: f64 = 1e-6;
+
 /// All names and classes. Names are numbered like keys, and classes like the lines in which they are rolled up.
 #[derive(Debug)]
 pub(crate) struct Tails {
@@ -32,7 +35,7 @@ struct Class {
 /// Established names, or new ones. Rates in requests/s.
 #[derive(Debug, Default)]
 struct Kind {
-    /// The traffic of counted names by bin, smoothed over a second; under the bin by which clients decided.
+    /// The traffic of counted names by bin: the requests in their fast memories.
     bins: Vec<f64>,
     uncounted: f64,
     /// The traffic of uncounted names in the memory of names.
@@ -66,7 +69,7 @@ impl Tails {
     pub(crate) fn close(&mut self, class: KeyId, id: KeyId) {
         let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
         let Standing { established, bin } = name.standing();
-        class.kind(established).count(bin, -1);
+        class.kind(established).put(bin, -1, 0.0);
         if established {
             class.growth.on_gone();
         }
@@ -94,16 +97,13 @@ impl Tails {
         let Some((class, name)) = known(classes, names, class, id) else { return };
         let before = name.standing();
         class.kind(before.established).add(before.bin, requests, parameters);
-        let after = name.add(now, requests, parameters);
-        class.follow(before, after);
+        name.add(now, requests, parameters);
+        class.follow(before, name);
     }
 
     /// Adds requests without a name.
     pub(crate) fn add_unnamed(&mut self, now: MonoTime, class: KeyId, requests: f64) {
-        let class = class_at(&mut self.classes, now, class);
-        // Clients decide these like names that they know nothing of, which are established in a young class.
-        let is_established = class.growth.is_young(now, &self.parameters);
-        class.kind(is_established).add(None, requests, &self.parameters);
+        class_at(&mut self.classes, now, class).new.add(None, requests, &self.parameters);
     }
 
     /// Looks at a name, once in [`Parameters::tenant_sample`]. Returns true for an established one.
@@ -112,7 +112,7 @@ impl Tails {
         let Some((class, name)) = known(classes, names, class, id) else { return false };
         let before = name.standing();
         name.look(now, parameters);
-        class.follow(before, name.standing());
+        class.follow(before, name);
         if name.is_due(parameters) && class.growth.take() {
             class.establish(name);
         }
@@ -140,7 +140,7 @@ impl Tails {
     pub(crate) fn on_time(&mut self, elapsed: Duration) {
         let parameters = &self.parameters;
         let kept = |memory: Duration| (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp();
-        let (kept, remembered) = (kept(parameters.share_time), kept(parameters.name_memory));
+        let (kept, remembered) = (kept(parameters.name_memory_fast), kept(parameters.name_memory));
         for class in self.classes.iter_mut().flatten() {
             class.growth.on_time(elapsed, parameters);
             for kind in [&mut class.established, &mut class.new] {
@@ -172,14 +172,18 @@ impl Tails {
         let memory = self.parameters.name_memory.as_secs_f64();
         let age = (class.growth.age(now) + self.parameters.report_interval).as_secs_f64();
         let filled = 1.0 - (-age / memory).exp();
-        let mut tail = Tail {
-            established: class.established.demand(filled),
-            new: class.new.demand(filled),
-            names: class.growth.names(),
+        let Class { growth, established, new, .. } = class;
+        // Requests without a name count as names of one request each.
+        let unnamed = (new.remembered / filled - f64::from(new.names) / memory).max(0.0) * memory;
+        let mean = |kind: &Kind, names: f64| {
+            let mean = kind.remembered / filled / (names + f64::from(kind.names));
+            if mean.is_finite() { mean } else { 0.0 }
         };
-        // Requests without a name have one each.
-        tail.new.mean = tail.new.mean.max(1.0 / memory);
-        Some(tail)
+        Some(Tail {
+            established: established.demand(mean(established, 0.0)),
+            new: new.demand(mean(new, unnamed)),
+            names: growth.names(),
+        })
     }
 
     /// The demands of the classes that cut names, by line.
@@ -212,15 +216,22 @@ impl Tails {
     ) -> (TailCut, DropRatio) {
         let tenant_limit = Rate::computed(spread.tenant_limit).filter(|_| spread.tenant_limit.is_finite());
         let all = |ratio| TailCut { ratio, tenant_limit, ..TailCut::default() };
-        let Some(tail) = self.tail(now, class) else { return (all(ratio), ratio) };
+        let Some(mut tail) = self.tail(now, class) else { return (all(ratio), ratio) };
         let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
             return (all(ratio), ratio);
         };
         class.ratio = ratio;
         class.is_cut = ratio > DropRatio::NONE || tail.within(spread.tenant_limit) < tail.offered();
-        if ratio == DropRatio::NONE || ratio == DropRatio::ALL {
+        // Before the traffic of a class is known, all of it has one ratio.
+        if ratio == DropRatio::NONE || ratio == DropRatio::ALL || tail.offered() < TRAFFIC_MIN {
             let nothing = TailCut { tenant_limit, ..TailCut::NOTHING_PASSES };
             return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
+        }
+        let is_young = class.growth.is_young(now, &self.parameters);
+        if is_young {
+            // Clients cannot tell requests without a name from names that they know nothing of, which are established in
+            // a young class.
+            tail.established = tail.established.with_uncounted_of(&mut tail.new);
         }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
         let refused = |demand: &Demand, level: f64| {
@@ -228,10 +239,7 @@ impl Tails {
             Rate::computed(1.0).map_or(ratio, |all| DropRatio::of_excess(all, passes))
         };
         let established = refused(&tail.established, cut.level);
-        let new = match class.growth.is_young(now, &self.parameters) {
-            true => established,
-            false => refused(&tail.new, cut.new_level),
-        };
+        let new = if is_young { established } else { refused(&tail.new, cut.new_level) };
         let level = |level: f64| Rate::computed((level * 1e6).round() / 1e6);
         (TailCut { level: level(cut.level), new_level: level(cut.new_level), ..all(established) }, new)
     }
@@ -263,49 +271,52 @@ impl Class {
     }
 
     fn establish(&mut self, name: &mut NameMemory) {
-        let bin = name.standing().bin;
-        self.new.count(bin, -1);
-        self.established.count(bin, 1);
+        let before = name.standing();
         name.establish();
+        self.follow(before, name);
     }
 
-    /// Follows a name whose counts begin or cease to tell its rate.
+    /// Moves a name with its traffic to its present standing.
     #[inline]
-    fn follow(&mut self, before: Standing, after: Standing) {
-        if before.bin.is_some() != after.bin.is_some() {
-            let kind = self.kind(before.established);
-            kind.count(before.bin, -1);
-            kind.count(after.bin, 1);
+    fn follow(&mut self, before: Standing, name: &NameMemory) {
+        let after = name.standing();
+        if before == after {
+            return;
         }
+        self.kind(before.established).put(before.bin, -1, -name.latest());
+        self.kind(after.established).put(after.bin, 1, name.latest());
     }
 }
 
 impl Kind {
     #[inline]
     fn add(&mut self, bin: Option<Bin>, requests: f64, parameters: &Parameters) {
-        let smoothed = requests / parameters.share_time.as_secs_f64();
-        let Some(bin) = bin else {
-            self.uncounted += smoothed;
+        let traffic = self.traffic(bin);
+        *traffic += requests / parameters.name_memory_fast.as_secs_f64();
+        if bin.is_none() {
             self.remembered += requests / parameters.name_memory.as_secs_f64();
-            return;
-        };
+        }
+    }
+
+    /// Puts names with their traffic under a bin, or takes them away.
+    fn put(&mut self, bin: Option<Bin>, names: i32, traffic: f64) {
+        let held = self.traffic(bin);
+        *held = (*held + traffic).max(0.0);
+        if bin.is_none() {
+            self.names = self.names.saturating_add_signed(names);
+        }
+    }
+
+    #[inline]
+    fn traffic(&mut self, bin: Option<Bin>) -> &mut f64 {
+        let Some(bin) = bin else { return &mut self.uncounted };
         if self.bins.is_empty() {
             self.bins.resize(Bin::COUNT, 0.0);
         }
-        self.bins[bin.index()] += smoothed;
+        &mut self.bins[bin.index()]
     }
 
-    /// Counts a name, if it is an uncounted one.
-    fn count(&mut self, bin: Option<Bin>, by: i32) {
-        if bin.is_none() {
-            self.names = self.names.saturating_add_signed(by);
-        }
-    }
-
-    /// `filled` is the part of the memory since the class began.
-    fn demand(&self, filled: f64) -> Demand {
-        let mean = self.remembered / filled / f64::from(self.names);
-        let mean = if mean.is_finite() { mean } else { 0.0 };
+    fn demand(&self, mean: f64) -> Demand {
         Demand { bins: self.bins.clone(), uncounted: self.uncounted, mean }
     }
 }

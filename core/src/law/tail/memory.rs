@@ -39,6 +39,11 @@ impl NameMemory {
         self.standing
     }
 
+    /// The requests in the fast memory, which is a second.
+    pub fn latest(&self) -> f64 {
+        f64::from(self.short)
+    }
+
     /// Makes the name an established one.
     pub const fn establish(&mut self) {
         self.standing.established = true;
