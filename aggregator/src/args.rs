@@ -13,7 +13,7 @@ pub const PORT: u16 = 7410;
 /// Default admin port.
 pub const ADMIN_PORT: u16 = 7411;
 /// Default bound on the keys of one bucket, including its class `default`.
-pub const TENANTS_PER_BUCKET_MAX: u32 = 10_000;
+pub const TENANTS_PER_BUCKET_MAX: u32 = 200_000;
 
 /// The arguments of an aggregator.
 #[derive(Clone, Debug, clap::Args)]

@@ -95,9 +95,8 @@ impl FastLoop {
         let class = posted.keys().position(|(tenant, _)| tenant.is_default_class());
         let class = class.and_then(|at| Some((at, KeyId(by_key.get(at)?.slot), posted.own(DEFAULT_TENANT)?)));
         // What exceeds the tenant limits of unlisted names is refused in any case.
-        let within = class.map_or(1.0, |(_, class, values)| {
-            self.tails.within(context.at, class, bounds(values).1)
-        });
+        let within =
+            class.map_or(1.0, |(_, class, values)| self.tails.within(context.at, class, bounds(values).1));
         let within = |at: usize| if class.is_some_and(|(class, ..)| class == at) { within } else { 1.0 };
         let claimants: Vec<ZoneClaimant> = posted
             .keys()

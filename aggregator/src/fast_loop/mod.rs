@@ -182,7 +182,8 @@ impl FastLoop {
     /// The tenants of a bucket with a line of their own that the policy lists no more.
     pub(crate) fn unlisted(&self, bucket: &Bucket, posted: &Posted) -> Vec<Tenant> {
         let tenants = self.buckets.get(bucket).into_iter().flat_map(|keys| keys.by_tenant.keys());
-        let unlisted = tenants.filter(|tenant| !tenant.is_default_class() && posted.own(tenant.as_str()).is_none());
+        let unlisted =
+            tenants.filter(|tenant| !tenant.is_default_class() && posted.own(tenant.as_str()).is_none());
         unlisted.cloned().collect()
     }
 

@@ -81,7 +81,14 @@ impl Admission {
 impl Quota {
     /// The quota of a bucket that has only its class `default`.
     pub(super) const fn new(default: KeyId) -> Self {
-        Self { default, keys: 1, is_leaving: false, contenders: 0, contenders_most: 0, admitted_from: ADMITTED_FROM }
+        Self {
+            default,
+            keys: 1,
+            is_leaving: false,
+            contenders: 0,
+            contenders_most: 0,
+            admitted_from: ADMITTED_FROM,
+        }
     }
 
     /// Returns true if no tenant contends for a key, so that a tick changes nothing.

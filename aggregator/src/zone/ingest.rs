@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Posted};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
+use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId, Place};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, InstanceId, Ledger, New, Origin, Outbox, Report};
@@ -176,10 +177,15 @@ impl Ingest<'_> {
             }
         }
         if let Some(standings) = self.standings {
-            let names = entries.iter().filter(|entry| entry.counted.source == Source::Name);
-            for BufferedEntry { id, of_child, counted, .. } in names {
-                let tails = &self.fast_loop.tails;
-                standings.note(*of_child, tails.standing(*id), tails.is_cut(counted.line));
+            let tails = &self.fast_loop.tails;
+            for BufferedEntry { id, of_child, counted, .. } in &*entries {
+                let standing = match counted.source {
+                    Source::Listed => continue,
+                    Source::Name => tails.standing(*id),
+                    // A name that was forgotten here counts as one of which nothing is known.
+                    Source::Unnamed => Standing::default(),
+                };
+                standings.note(*of_child, standing, tails.is_cut(counted.line));
             }
         }
         entries.clear();

@@ -42,7 +42,8 @@ impl Zone {
             if !self.fast_loop.tails.takes_claims(now, class) {
                 continue;
             }
-            let is_listed = self.board.get(&key.bucket).is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
+            let is_listed =
+                self.board.get(&key.bucket).is_some_and(|posted| posted.own(key.tenant.as_str()).is_some());
             let Some(id) = self.open_name(now, key).filter(|_| !is_listed) else { continue };
             self.fast_loop.tails.claim(class, id);
         }

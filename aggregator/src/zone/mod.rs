@@ -122,8 +122,12 @@ impl Zone {
     fn direct(&mut self, now: MonoTime, from_parent: bool) {
         let clients = self.downstream.clients(now);
         self.schedule.pushes.on_direct(now, clients);
-        let context =
-            Context { now, at: now, led: self.is_led(now), clients: u32::try_from(clients).unwrap_or(u32::MAX) };
+        let context = Context {
+            now,
+            at: now,
+            led: self.is_led(now),
+            clients: u32::try_from(clients).unwrap_or(u32::MAX),
+        };
         let is_division_due = self.downstream.begin_division(now, clients > 0, &self.parameters);
         if is_division_due {
             self.fast_loop.divide_limits(context, &mut self.downstream.aggregators);

@@ -8,7 +8,6 @@ use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name};
 use plimsoll_core::report::Side;
 use plimsoll_core::rollout::Cohort;
 
-
 /// The unit by which a canary's share is divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

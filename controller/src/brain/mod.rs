@@ -27,7 +27,6 @@ mod tests;
 mod tick;
 mod traffic;
 
-
 use std::sync::Arc;
 
 use plimsoll_core::directive::{Board, Epoch};

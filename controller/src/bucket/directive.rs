@@ -70,10 +70,6 @@ impl BucketState {
                 (if raised > 0.0 { plain.times(raised) } else { plain }, policy.fairness().min_floor)
             }
         };
-        Entitlement {
-            weight,
-            floor,
-            tenant_limit: self.terms.tenant_limit,
-        }
+        Entitlement { weight, floor, tenant_limit: self.terms.tenant_limit }
     }
 }

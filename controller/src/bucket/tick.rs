@@ -290,10 +290,14 @@ impl BucketState {
         debug_assert_eq!(scratch.sent.len(), rates.len(), "one rate for each tenant");
         let child = Child { presence: *presence, presences };
         zone.parts.clear();
-        zone.parts
-            .extend(scratch.sent.iter().zip(rates).enumerate().map(|(at, (whole, rate))| {
-                whole.part(child, *rate, share_of(at), parameters)
-            }));
+        zone.parts.extend(
+            scratch
+                .sent
+                .iter()
+                .zip(rates)
+                .enumerate()
+                .map(|(at, (whole, rate))| whole.part(child, *rate, share_of(at), parameters)),
+        );
         let offered: f64 = scratch.sent.iter().map(|whole| whole.offered).sum();
         let of_headroom = child.headroom_part(offered, rates.iter().sum(), parameters);
         zone.headroom = Some(match scratch.division.headroom() {

@@ -23,11 +23,11 @@ use super::headroom::{
 };
 use super::kill::{decode_kills, encode_kill};
 use super::quotas::{decode_quotas, encode_quotas};
-use super::tail::{decode_cut, decode_standings, encode_cut, encode_standings};
 use super::scalars::{
     check_len, decode_epoch, decode_name, decode_optional_instance, decode_rate, encode_instance,
     encode_millis, encode_rate,
 };
+use super::tail::{decode_cut, decode_standings, encode_cut, encode_standings};
 use crate::{KEYS_PER_MESSAGE_MAX, KEYS_PER_PART_MAX, wire};
 
 /// The number that encodes a weight of 1.

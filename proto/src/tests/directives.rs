@@ -124,7 +124,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
         },
     );
     let headrooms = (option::of(headroom()), option::of(pool));
-    let micro = || option::of((0..1_000_000_000_000u64).prop_map(|micro| Rate::new(micro as f64 / 1e6).unwrap()));
+    let micro =
+        || option::of((0..1_000_000_000_000u64).prop_map(|micro| Rate::new(micro as f64 / 1e6).unwrap()));
     let ratio = (0..=DropRatio::ONE).prop_map(|units| DropRatio::new(units).unwrap());
     let cut = (micro(), micro(), ratio, option::of(any_rate())).prop_map(
         |(level, new_level, ratio, tenant_limit)| TailCut { level, new_level, ratio, tenant_limit },
@@ -165,8 +166,11 @@ fn any_terms() -> impl Strategy<Value = Terms> {
 fn any_entitlement() -> impl Strategy<Value = Entitlement> {
     let weight = prop_oneof![1_000..10_000u64, 1_000..=1_000_000_000_000_000u64]
         .prop_map(|nano| Weight::new(nano as f64 / 1e9).unwrap());
-    (weight, any_rate(), option::of(any_rate()))
-        .prop_map(|(weight, floor, tenant_limit)| Entitlement { weight, floor, tenant_limit })
+    (weight, any_rate(), option::of(any_rate())).prop_map(|(weight, floor, tenant_limit)| Entitlement {
+        weight,
+        floor,
+        tenant_limit,
+    })
 }
 
 fn any_values() -> impl Strategy<Value = Values> {
@@ -223,11 +227,8 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
 /// Returns a directive with the longest names and the largest number in every field.
 pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
     let most = Some(largest_rate());
-    let entitlement = Entitlement {
-        weight: Weight::new(Weight::MAX).unwrap(),
-        floor: largest_rate(),
-        tenant_limit: most,
-    };
+    let entitlement =
+        Entitlement { weight: Weight::new(Weight::MAX).unwrap(), floor: largest_rate(), tenant_limit: most };
     let values = Values {
         ratio: Some(DropRatio::ALL),
         rate: most,
@@ -261,12 +262,7 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
                 depth: PoolDepth::MAX,
                 burst: Tokens::new(f64::MAX),
             }),
-            cut: Some(TailCut {
-                level: most,
-                new_level: most,
-                ratio: DropRatio::ALL,
-                tenant_limit: most,
-            }),
+            cut: Some(TailCut { level: most, new_level: most, ratio: DropRatio::ALL, tenant_limit: most }),
             new_share: Some(NewShare::of(1.0)),
             quotas: None,
         },
@@ -335,11 +331,7 @@ fn absent_values_differ_from_zero() {
     let none = Values::default();
     let zero = Some(Rate::ZERO);
     let entitlement = |weight, tenant_limit| {
-        Some(Entitlement {
-            weight: Weight::new(weight).unwrap(),
-            floor: Rate::ZERO,
-            tenant_limit,
-        })
+        Some(Entitlement { weight: Weight::new(weight).unwrap(), floor: Rate::ZERO, tenant_limit })
     };
     for values in [
         none,

@@ -77,8 +77,12 @@ impl<'a> Fleet<'a> {
         let offered: usize = scenario.buckets.iter().map(|bucket| bucket.tenants.len() + 1).sum();
         // Listed tenants have directives of their own, with or without traffic.
         let listed = scenario.policy.tenants().count() * scenario.buckets.len();
-        let named = scenario.traffic.iter().any(|traffic| traffic.names.is_some());
-        let keys_max = offered + listed + if named { KEYS_MAX_DEFAULT } else { 8 };
+        let named = scenario.traffic.iter().filter_map(|traffic| traffic.names);
+        // A service that knows of many tenants sets so many keys that half of them stay free, up to the maximum.
+        let of_names = named.map(|names| 2 * names.counted().unwrap_or_default() as usize);
+        let of_names = of_names.reduce(|sum, more| sum + more);
+        let room = of_names.map_or(8, |keys| keys.clamp(KEYS_MAX_DEFAULT, 100_000));
+        let keys_max = offered + listed + room;
         Self { scenario, seed, keys_max }
     }
 

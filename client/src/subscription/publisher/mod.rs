@@ -151,7 +151,8 @@ impl Publisher {
     /// Publishes what the unlisted names of a bucket follow: those whose counts tell their rates have ratios of their own.
     fn publish_names(&self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
         let Published { id, registry, .. } = published;
-        let class = table.default_key(id as u32).map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
+        let class =
+            table.default_key(id as u32).map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
         let cut = published.cut();
         let established = cut.filter(|_| !class.is_cold()).map_or(class, |cut| class.with_ratio(cut.ratio));
         table.publish_established(id as u32, established);
@@ -162,7 +163,13 @@ impl Publisher {
     }
 
     /// Takes the standing of a name of a bucket.
-    pub(super) fn set_standing(&mut self, table: &Table, published: Published<'_>, key: u32, standing: Standing) {
+    pub(super) fn set_standing(
+        &mut self,
+        table: &Table,
+        published: Published<'_>,
+        key: u32,
+        standing: Standing,
+    ) {
         let Published { id, bucket, posted, enforcement, registry } = published;
         self.names.set(id, key, standing);
         let (Some(posted), Some(name)) = (posted, registry.keys().get(key as usize)) else { return };

@@ -53,7 +53,13 @@ impl Names {
 
     /// Returns the word of a key without a directive of its own: it follows its bucket's default class, as far as its
     /// standing and its side of a canary let it.
-    pub(super) fn word(&self, key: u32, tenant: &str, cut: Option<TailCut>, stance: &Stance<'_>) -> DirectiveWord {
+    pub(super) fn word(
+        &self,
+        key: u32,
+        tenant: &str,
+        cut: Option<TailCut>,
+        stance: &Stance<'_>,
+    ) -> DirectiveWord {
         // The default class follows nothing.
         if tenant == DEFAULT_TENANT {
             return DirectiveWord::NOTHING;

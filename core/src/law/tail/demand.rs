@@ -80,7 +80,8 @@ impl Demand {
 
     fn steps(&self) -> impl Iterator<Item = Step> + '_ {
         let counted = self.bins.iter().enumerate().filter(|(_, traffic)| **traffic > TRAFFIC_MIN);
-        let counted = counted.filter_map(|(at, traffic)| Some(Step { rate: Bin::at(at)?.rate(), traffic: *traffic }));
+        let counted =
+            counted.filter_map(|(at, traffic)| Some(Step { rate: Bin::at(at)?.rate(), traffic: *traffic }));
         counted.chain([Step { rate: self.mean.max(NAME_RATE_MIN), traffic: self.uncounted }])
     }
 }

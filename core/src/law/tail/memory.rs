@@ -99,7 +99,8 @@ impl NameMemory {
     /// one.
     fn rate(&mut self, parameters: &Parameters) -> f32 {
         // The first requests were gathered before they arrived.
-        let age = self.last.saturating_sub(self.first) as f32 * TENTH + parameters.report_interval.as_secs_f32();
+        let age =
+            self.last.saturating_sub(self.first) as f32 * TENTH + parameters.report_interval.as_secs_f32();
         let seconds_in = |memory: Duration, age: f32| {
             let memory = memory.as_secs_f32();
             memory * (1.0 - (-age / memory).exp())

@@ -28,7 +28,10 @@ fn bins_hold_their_rates() {
         assert_eq!(bin.follow(bin.rate() * 1.07), bin);
         assert_ne!(bin.follow(bin.rate() * 1.08), bin);
     }
-    assert_eq!((Bin::of(0.0).index(), Bin::of(f64::NAN).index(), Bin::of(1e12).index()), (0, 0, Bin::COUNT - 1));
+    assert_eq!(
+        (Bin::of(0.0).index(), Bin::of(f64::NAN).index(), Bin::of(1e12).index()),
+        (0, 0, Bin::COUNT - 1)
+    );
 }
 
 #[test]
@@ -106,7 +109,8 @@ fn room_grows_evenly_and_is_bounded() {
 #[test]
 fn level_cuts_heavy_names_and_leaves_light_ones() {
     // One name of 100/s and forty of 1/s in 60: the heavy one has what the light ones leave.
-    let tail = Tail { established: demand(&[(100.0, 100.0), (1.0, 40.0)], 0.0, 0.0), names: 41, ..Tail::default() };
+    let tail =
+        Tail { established: demand(&[(100.0, 100.0), (1.0, 40.0)], 0.0, 0.0), names: 41, ..Tail::default() };
     let cut = tail.cut(60.0 / 140.0, &FREE);
     assert!((cut.level - 20.0).abs() < 1.0, "{cut:?}");
     // A floor, and a limit for each name.

@@ -100,7 +100,10 @@ mod tests {
         let parameters = Parameters::default();
         let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
         for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
-            assert!((whole.part(thirds(1.0), offered, None, &parameters).rate - rate).abs() < 1e-9, "{offered}");
+            assert!(
+                (whole.part(thirds(1.0), offered, None, &parameters).rate - rate).abs() < 1e-9,
+                "{offered}"
+            );
         }
     }
 
