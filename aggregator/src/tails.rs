@@ -30,18 +30,30 @@ struct Class {
     ratio: DropRatio,
     /// True if that directive cut names.
     is_cut: bool,
+    /// The time in which the latest requests of both kinds arrived.
+    span: Duration,
 }
 
 /// Established names, or new ones. Rates in requests/s.
 #[derive(Debug, Default)]
 struct Kind {
-    /// The traffic of counted names by bin: the requests in their fast memories.
-    bins: Vec<f64>,
-    uncounted: f64,
+    /// The requests in the fast memories of names.
+    traffic: Traffic,
+    /// The requests of the latest period of the fast loop, and of the one before.
+    fresh: Traffic,
+    latest: Traffic,
     /// The traffic of uncounted names in the memory of names.
     remembered: f64,
     /// The uncounted names.
     names: u32,
+}
+
+/// Requests, or requests/s, of names.
+#[derive(Debug, Default)]
+struct Traffic {
+    /// Those of counted names by bin; empty without any.
+    bins: Vec<f64>,
+    uncounted: f64,
 }
 
 // === Names ===
@@ -143,10 +155,12 @@ impl Tails {
         let (kept, remembered) = (kept(parameters.name_memory_fast), kept(parameters.name_memory));
         for class in self.classes.iter_mut().flatten() {
             class.growth.on_time(elapsed, parameters);
+            class.span = elapsed;
             for kind in [&mut class.established, &mut class.new] {
-                kind.bins.iter_mut().for_each(|traffic| *traffic *= kept);
-                kind.uncounted *= kept;
+                kind.traffic.scale(kept);
                 kind.remembered *= remembered;
+                std::mem::swap(&mut kind.latest, &mut kind.fresh);
+                kind.fresh.scale(0.0);
             }
         }
     }
@@ -179,9 +193,14 @@ impl Tails {
             let mean = kind.remembered / filled / (names + f64::from(kind.names));
             if mean.is_finite() { mean } else { 0.0 }
         };
+        let is_surging = class.is_surging(&self.parameters);
+        let demand = |kind: &Kind, mean| match is_surging {
+            true => kind.latest.demand(mean, class.span.as_secs_f64()),
+            false => kind.traffic.demand(mean, self.parameters.name_memory_fast.as_secs_f64()),
+        };
         Some(Tail {
-            established: established.demand(mean(established, 0.0)),
-            new: new.demand(mean(new, unnamed)),
+            established: demand(established, mean(established, 0.0)),
+            new: demand(new, mean(new, unnamed)),
             names: growth.names(),
         })
     }
@@ -251,7 +270,15 @@ fn class_at(classes: &mut Vec<Option<Box<Class>>>, now: MonoTime, line: KeyId) -
     }
     classes[line.index()].get_or_insert_with(|| {
         let (established, new) = Default::default();
-        Box::new(Class { growth: Growth::new(now), established, new, ratio: DropRatio::NONE, is_cut: false })
+        let span = Duration::ZERO;
+        Box::new(Class {
+            growth: Growth::new(now),
+            established,
+            new,
+            ratio: DropRatio::NONE,
+            is_cut: false,
+            span,
+        })
     })
 }
 
@@ -266,6 +293,16 @@ fn known<'a>(
 }
 
 impl Class {
+    /// Returns true if the requests of the latest period exceed those of the last second by more than chance: they alone
+    /// tell then which names the surge is of.
+    fn is_surging(&self, parameters: &Parameters) -> bool {
+        let both = |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
+        let latest = both(|kind| &kind.latest);
+        let part = self.span.as_secs_f64() / parameters.name_memory_fast.as_secs_f64();
+        let expected = both(|kind| &kind.traffic) * part;
+        latest >= parameters.counts_min && latest > expected + parameters.surge_deviations * expected.sqrt()
+    }
+
     fn kind(&mut self, established: bool) -> &mut Kind {
         if established { &mut self.established } else { &mut self.new }
     }
@@ -291,8 +328,8 @@ impl Class {
 impl Kind {
     #[inline]
     fn add(&mut self, bin: Option<Bin>, requests: f64, parameters: &Parameters) {
-        let traffic = self.traffic(bin);
-        *traffic += requests / parameters.name_memory_fast.as_secs_f64();
+        *self.traffic.of(bin) += requests;
+        *self.fresh.of(bin) += requests;
         if bin.is_none() {
             self.remembered += requests / parameters.name_memory.as_secs_f64();
         }
@@ -300,15 +337,17 @@ impl Kind {
 
     /// Puts names with their traffic under a bin, or takes them away.
     fn put(&mut self, bin: Option<Bin>, names: i32, traffic: f64) {
-        let held = self.traffic(bin);
+        let held = self.traffic.of(bin);
         *held = (*held + traffic).max(0.0);
         if bin.is_none() {
             self.names = self.names.saturating_add_signed(names);
         }
     }
+}
 
+impl Traffic {
     #[inline]
-    fn traffic(&mut self, bin: Option<Bin>) -> &mut f64 {
+    fn of(&mut self, bin: Option<Bin>) -> &mut f64 {
         let Some(bin) = bin else { return &mut self.uncounted };
         if self.bins.is_empty() {
             self.bins.resize(Bin::COUNT, 0.0);
@@ -316,7 +355,18 @@ impl Kind {
         &mut self.bins[bin.index()]
     }
 
-    fn demand(&self, mean: f64) -> Demand {
-        Demand { bins: self.bins.clone(), uncounted: self.uncounted, mean }
+    fn scale(&mut self, by: f64) {
+        self.bins.iter_mut().for_each(|traffic| *traffic *= by);
+        self.uncounted *= by;
+    }
+
+    fn total(&self) -> f64 {
+        self.bins.iter().sum::<f64>() + self.uncounted
+    }
+
+    /// The demand of requests that arrived in a time, of names with a mean rate.
+    fn demand(&self, mean: f64, seconds: f64) -> Demand {
+        let bins = self.bins.iter().map(|traffic| traffic / seconds).collect();
+        Demand { bins, uncounted: self.uncounted / seconds, mean }
     }
 }

@@ -85,17 +85,6 @@ impl DirectiveWord {
         Self(rest | u64::from(ratio.units()) << Self::RATIO_AT)
     }
 
-    /// Returns the word as it is stored.
-    pub(crate) const fn to_bits(self) -> u64 {
-        self.0
-    }
-
-    /// Returns the word that was stored.
-    #[inline]
-    pub(crate) const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
     /// True for a directive, and false for [`NOTHING`](Self::NOTHING) and for the mark of a
     /// [following](Self::following) key.
     #[inline]

@@ -132,7 +132,6 @@ impl Table {
         Self::with_buckets(keys_max, BUCKETS_MAX_DEFAULT, thread_slots, seed)
     }
 
-    /// Makes a table for at most `buckets_max` buckets.
     pub(crate) fn with_buckets(keys_max: usize, buckets_max: usize, thread_slots: usize, seed: u64) -> Self {
         let keys_max = keys_max.max(1);
         let declared_keys = buckets_max.min(keys_max / DECLARED_KEYS);
@@ -164,7 +163,6 @@ impl Table {
         }
     }
 
-    /// Returns the largest number of keys.
     pub(crate) fn keys_max(&self) -> usize {
         self.guards.len()
     }
@@ -189,7 +187,6 @@ impl Table {
         BucketPlace { bucket, default_key, default_slot: self.keys.slot_of(default_key) }
     }
 
-    /// Returns the key of a bucket's default class, once it is assigned.
     pub(crate) fn default_key(&self, bucket: u32) -> Option<u32> {
         self.default_keys.get(bucket as usize)?.load(Ordering::Acquire).checked_sub(1)
     }
@@ -241,26 +238,23 @@ impl Table {
     #[inline(never)]
     fn follow_marked(&self, own: KeyWord, default_slot: u32) -> KeyWord {
         let default = self.keys.word(default_slot);
-        let established = self.established.get(self.keys.owner_of(own.id()) as usize);
-        let established = established.map_or(0, |word| word.load(Ordering::Acquire));
-        let word = own.directive().resolve(default.directive(), DirectiveWord::from_bits(established));
-        KeyWord::new(default.id(), word)
+        let established = self.established.get(self.keys.owner_of(own.id()) as usize).map(KeyWord::load);
+        let established = established.unwrap_or_default().directive();
+        KeyWord::new(default.id(), own.directive().resolve(default.directive(), established))
     }
 
     /// Publishes the word that the established names of a bucket follow.
     pub(crate) fn publish_established(&self, bucket: u32, word: DirectiveWord) {
         if let Some(established) = self.established.get(bucket as usize) {
-            established.store(word.to_bits(), Ordering::Release);
+            KeyWord::new(0, word).store(established);
         }
     }
 
-    /// Returns the place of a key.
     pub(crate) fn place_of(&self, key: u32, default_key: u32) -> KeyPlace {
         let [slot, default_slot] = [key, default_key].map(|key| self.keys.slot_of(key));
         KeyPlace { key, slot, default_key, default_slot }
     }
 
-    /// Previews the decision about a request.
     pub(crate) fn peek(&self, target: Target) -> Peek {
         let word = target.word();
         let is_empty = |id| self.tokens(id).is_none_or(GuardPool::is_empty);
@@ -310,7 +304,6 @@ impl Table {
         }
     }
 
-    /// Raises the problem of a bucket without room.
     pub(crate) fn raise_full(&self, bucket: &str) {
         let (setting, max) = self.setting_reached(bucket);
         self.problems.raise(SetupProblem::BucketsFull { bucket: bucket.to_owned(), setting, max });
@@ -332,7 +325,6 @@ impl Table {
         self.keys.word(self.keys.slot_of(key)).directive()
     }
 
-    /// True if a key has a directive of its own.
     pub(crate) fn has_own_directive(&self, key: u32) -> bool {
         self.own_directive(key).is_held()
     }

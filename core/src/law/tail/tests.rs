@@ -1,3 +1,5 @@
+//! The tail: bins, memories, growth, and the level at which a class passes its part.
+
 use std::time::Duration;
 
 use proptest::prelude::*;
