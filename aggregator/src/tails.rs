@@ -235,7 +235,7 @@ impl Tails {
     ) -> (TailCut, DropRatio) {
         let tenant_limit = Rate::computed(spread.tenant_limit).filter(|_| spread.tenant_limit.is_finite());
         let all = |ratio| TailCut { ratio, tenant_limit, ..TailCut::default() };
-        let Some(mut tail) = self.tail(now, class) else { return (all(ratio), ratio) };
+        let Some(tail) = self.tail(now, class) else { return (all(ratio), ratio) };
         let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
             return (all(ratio), ratio);
         };
@@ -246,19 +246,17 @@ impl Tails {
             let nothing = TailCut { tenant_limit, ..TailCut::NOTHING_PASSES };
             return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
         }
-        let is_young = class.growth.is_young(now, &self.parameters);
-        if is_young {
-            // Clients cannot tell requests without a name from names that they know nothing of, which are established in
-            // a young class.
-            tail.established = tail.established.with_uncounted_of(&mut tail.new);
-        }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
         let refused = |demand: &Demand, level: f64| {
             let passes = Rate::computed(demand.uncounted_part(level)).unwrap_or_default();
             Rate::computed(1.0).map_or(ratio, |all| DropRatio::of_excess(all, passes))
         };
         let established = refused(&tail.established, cut.level);
-        let new = if is_young { established } else { refused(&tail.new, cut.new_level) };
+        // In a young class a name of which a client knows nothing is an established one, but clients cannot tell it from a
+        // request without a name.
+        let is_established = class.growth.is_young(now, &self.parameters)
+            && tail.new.uncounted <= tail.established.uncounted;
+        let new = if is_established { established } else { refused(&tail.new, cut.new_level) };
         let level = |level: f64| Rate::computed((level * 1e6).round() / 1e6);
         (TailCut { level: level(cut.level), new_level: level(cut.new_level), ..all(established) }, new)
     }

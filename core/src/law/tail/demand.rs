@@ -68,16 +68,6 @@ impl Demand {
         part(level, self.mean.max(NAME_RATE_MIN))
     }
 
-    /// Returns the demand with the uncounted traffic of another one, which loses it.
-    #[must_use]
-    pub fn with_uncounted_of(&self, other: &mut Self) -> Self {
-        let names = |demand: &Self| demand.uncounted / demand.mean.max(NAME_RATE_MIN);
-        let uncounted = self.uncounted + other.uncounted;
-        let mean = uncounted / (names(self) + names(other)).max(NAME_RATE_MIN);
-        other.uncounted = 0.0;
-        Self { bins: self.bins.clone(), uncounted, mean }
-    }
-
     fn steps(&self) -> impl Iterator<Item = Step> + '_ {
         let counted = self.bins.iter().enumerate().filter(|(_, traffic)| **traffic > TRAFFIC_MIN);
         let counted =
