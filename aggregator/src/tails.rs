@@ -254,8 +254,8 @@ impl Tails {
         let established = refused(&tail.established, cut.level);
         // In a young class a name of which a client knows nothing is an established one, but clients cannot tell it from a
         // request without a name.
-        let is_established = class.growth.is_young(now, &self.parameters)
-            && tail.new.uncounted <= tail.established.uncounted;
+        let is_established =
+            class.growth.is_young(now, &self.parameters) && tail.new.uncounted <= tail.established.uncounted;
         let new = if is_established { established } else { refused(&tail.new, cut.new_level) };
         let level = |level: f64| Rate::computed((level * 1e6).round() / 1e6);
         (TailCut { level: level(cut.level), new_level: level(cut.new_level), ..all(established) }, new)

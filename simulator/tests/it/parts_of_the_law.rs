@@ -33,9 +33,3 @@ fn groups_need_the_learned_depth() {
     let law = Parameters { pool_depth_requests: 0.0, pool_burst: Duration::ZERO, ..Parameters::default() };
     check("25d-groups-30-random", "240-2", law);
 }
-
-#[test]
-fn groups_need_the_adaptive_slack() {
-    let law = Parameters { slack_max: Parameters::default().slack_min, ..Parameters::default() };
-    check("25d-groups-30-random", "240-20", law);
-}
