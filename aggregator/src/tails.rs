@@ -247,16 +247,19 @@ impl Tails {
             return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
         }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
-        let refused = |demand: &Demand, level: f64| {
-            let passes = Rate::computed(demand.uncounted_part(level)).unwrap_or_default();
-            Rate::computed(1.0).map_or(ratio, |all| DropRatio::of_excess(all, passes))
-        };
-        let established = refused(&tail.established, cut.level);
+        let established = tail.established.uncounted_part(cut.level);
+        let mut new = tail.new.uncounted_part(cut.new_level);
         // In a young class a name of which a client knows nothing is an established one, but clients cannot tell it from a
-        // request without a name.
-        let is_established =
-            class.growth.is_young(now, &self.parameters) && tail.new.uncounted <= tail.established.uncounted;
-        let new = if is_established { established } else { refused(&tail.new, cut.new_level) };
+        // request without a name: both have the mean ratio.
+        let (names, others) = (tail.established.uncounted, tail.new.uncounted);
+        if class.growth.is_young(now, &self.parameters) && names + others > 0.0 {
+            new = (names * established + others * new) / (names + others);
+        }
+        let refused = |passes| {
+            let (all, passes) = (Rate::computed(1.0), Rate::computed(passes));
+            all.zip(passes).map_or(ratio, |(all, passes)| DropRatio::of_excess(all, passes))
+        };
+        let (established, new) = (refused(established), refused(new));
         let level = |level: f64| Rate::computed((level * 1e6).round() / 1e6);
         (TailCut { level: level(cut.level), new_level: level(cut.new_level), ..all(established) }, new)
     }
