@@ -1,7 +1,7 @@
 //! A child that stops reading gets the latest state when it reads again, not all changes in between.
 
 use plimsoll_core::directive::{BucketDirective, Directives};
-use plimsoll_proto::DirectivesDecoder;
+use plimsoll_proto::{DirectivesDecoder, wire};
 
 use crate::scripted::{Server, Stream, directive, greeting};
 
@@ -33,14 +33,18 @@ async fn updates_for_a_slow_reader_are_conflated() {
     fast.send(greeting(2)).await;
     let mut messages = 0;
     for limit in 2..2 + CHANGES {
+        // Both children are alive, for as long as it takes.
+        for stream in [&slow, &fast] {
+            stream.send(wire::Report { seq: limit.into(), ..wire::Report::default() }).await;
+        }
         server.post(&directive(limit, TENANTS));
         let expected = directive(limit, TENANTS).terms.limit.per_second().unwrap().per_second() * 1e3;
         loop {
             messages += 1;
             let limits = fast.next().await.buckets.into_iter().filter_map(|bucket| bucket.limit);
             let mut limits = limits.map(|limit| match limit {
-                plimsoll_proto::wire::bucket_directive::Limit::LimitMilliRps(milli) => milli as f64,
-                plimsoll_proto::wire::bucket_directive::Limit::Unlimited(_) => f64::INFINITY,
+                wire::bucket_directive::Limit::LimitMilliRps(milli) => milli as f64,
+                wire::bucket_directive::Limit::Unlimited(_) => f64::INFINITY,
             });
             if limits.any(|limit| limit == expected) {
                 break;

@@ -56,7 +56,8 @@ fn surge_of_ten_times_the_limit_reaches_the_store_at_no_more_than_the_limit() {
     let operations = (end.operations - begin.operations) / (end.sample.at - begin.sample.at).as_secs_f64();
     assert!(rates.offered > 0.5 * SURGE, "no surge: {rates:?}");
     assert!(operations < 1.1 * f64::from(LIMIT), "{operations} operations/s at the store: {rates:?}");
-    assert!(operations > 0.9 * rates.admitted, "{operations} operations/s at the store: {rates:?}");
+    // Requests of a key that arrive while the store is asked for it share the next operation.
+    assert!(operations > 0.5 * rates.admitted, "{operations} operations/s at the store: {rates:?}");
     for figures in fleet.stop_load() {
         assert_eq!(figures["failed"], 0, "every request was answered: {figures}");
     }
