@@ -51,6 +51,13 @@ impl Sent {
         }
     }
 
+    /// The standing of a name that the client was sent.
+    #[inline]
+    pub(crate) fn held(&self, id: KeyId) -> Option<Standing> {
+        let code = *self.codes.get(id.index())?;
+        Standing::from_code(code.into()).ok()
+    }
+
     /// Notes the present standing of a name. A new bin alone is not worth a message unless `has_bins` is true, because
     /// names are cut.
     #[inline]

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{BucketDirective, Posted};
+use plimsoll_core::law::tail::Standing;
 use plimsoll_core::law::{Division, Parameters};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
@@ -137,9 +138,17 @@ impl FastLoop {
         self.report = now.map(|now| ReportSpan::new(now, span, is_first, &self.parameters));
     }
 
-    /// Adds an entry of the report: the counts of a key without those that came late.
+    /// Adds an entry of the report: the counts of a key without those that came late. `held` is the standing of the name
+    /// that the client was sent.
     #[inline]
-    pub(crate) fn add(&mut self, now: MonoTime, id: KeyId, counted: Counted, counts: Counts) {
+    pub(crate) fn add(
+        &mut self,
+        now: MonoTime,
+        id: KeyId,
+        counted: Counted,
+        counts: Counts,
+        held: Option<Standing>,
+    ) {
         let Some(report) = self.report.as_ref().filter(|_| counts.offered > 0) else { return };
         let line = counted.line;
         if let Some(rates) = self.rates.get_mut(line.index()) {
@@ -148,8 +157,8 @@ impl FastLoop {
         let requests = counts.offered as f64;
         match counted.source {
             Source::Listed => {}
-            Source::Name => self.tails.add(now, line, id, requests),
-            Source::Unnamed => self.tails.add_unnamed(now, line, requests),
+            Source::Name => self.tails.add(now, line, id, requests, held),
+            Source::Unnamed => self.tails.add_unnamed(now, line, requests, held),
         }
     }
 

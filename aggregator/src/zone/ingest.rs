@@ -171,7 +171,8 @@ impl Ingest<'_> {
             }
             None => {
                 for entry in &*entries {
-                    self.fast_loop.add(self.now, entry.id, entry.counted, entry.counts);
+                    let held = self.standings.as_ref().and_then(|sent| sent.held(entry.of_child));
+                    self.fast_loop.add(self.now, entry.id, entry.counted, entry.counts, held);
                 }
                 self.fast_loop.end();
             }

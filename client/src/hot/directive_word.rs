@@ -51,11 +51,17 @@ impl DirectiveWord {
         Self::following().with(Self::GUARDED, true)
     }
 
+    /// True for the mark of an established name.
+    #[inline]
+    pub(crate) const fn is_established(self) -> bool {
+        self.is_guarded() && !self.is_held()
+    }
+
     /// Makes the mark of a name that is cut by a ratio of its own, with an independent draw: in one dithered coin with
     /// names of smaller ratios it would be admitted too often. All else is that of the bucket's default class.
-    pub(crate) fn cut(ratio: DropRatio, at_tenant_limit: bool) -> Self {
+    pub(crate) fn cut(ratio: DropRatio, is_established: bool, at_tenant_limit: bool) -> Self {
         let mark = Self(Self::following().0 | u64::from(ratio.units()) << Self::RATIO_AT);
-        mark.with(Self::COHERENT, true).at_tenant_limit(at_tenant_limit)
+        mark.with(Self::GUARDED, is_established).with(Self::COHERENT, true).at_tenant_limit(at_tenant_limit)
     }
 
     /// Enforces the refusals of a marked key or not, whatever the default class does: in a canary that is divided by key.
@@ -70,7 +76,7 @@ impl DirectiveWord {
         if !class.is_held() {
             return class;
         }
-        let mut word = if self.is_guarded() { established } else { class };
+        let mut word = if self.is_established() { established } else { class };
         if self.0 & Self::COHERENT != 0 {
             let own = self.0 >> Self::RATIO_AT << Self::RATIO_AT;
             word = Self(word.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT) | own);
@@ -291,8 +297,8 @@ mod tests {
         for (mark, due) in [
             (DirectiveWord::following(), class),
             (DirectiveWord::established(), established),
-            (DirectiveWord::cut(ratio(6), false), cut),
-            (DirectiveWord::cut(ratio(6), true), cut.at_tenant_limit(true)),
+            (DirectiveWord::cut(ratio(6), false, false), cut),
+            (DirectiveWord::cut(ratio(6), true, true), cut.at_tenant_limit(true)),
         ] {
             assert!(!mark.is_held() && mark != DirectiveWord::NOTHING);
             assert_eq!(mark.resolve(class, established), due);

@@ -16,11 +16,18 @@ pub(crate) struct GuardPool {
     batch: AtomicU32,
     /// The capacity in tokens. A request that costs more passes when the pool is full, and leaves a debt.
     depth: AtomicU32,
+    /// Tokens that are kept for established names.
+    reserve: AtomicU32,
     /// Tokens that requests asked for in vain since the last refill.
     missed: AtomicU32,
 }
 
 impl GuardPool {
+    /// Sets the tokens that are kept for established names.
+    pub(crate) fn keep(&self, reserve: f64) {
+        self.reserve.store(reserve as u32, Ordering::Relaxed);
+    }
+
     /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next refill right
     /// after this call, which voids the batches that threads hold. Returns the tokens that were asked for in
     /// vain since the last call.
@@ -35,8 +42,15 @@ impl GuardPool {
     }
 
     /// Takes `n` tokens out of the thread's batch, or a new batch out of the pool. Returns false if there are
-    /// too few.
-    pub(crate) fn take(&self, counters: CounterBlock<'_>, key: u32, refill: u16, n: u32) -> bool {
+    /// too few. The reserve is for requests of `established` names.
+    pub(crate) fn take(
+        &self,
+        counters: CounterBlock<'_>,
+        key: u32,
+        refill: u16,
+        n: u32,
+        established: bool,
+    ) -> bool {
         let (batch, left) = match counters.is_shared() {
             true => (None, 0),
             false => (Some(counters.batch(key)), counters.batch(key).left(refill)),
@@ -44,11 +58,15 @@ impl GuardPool {
         let missing = u64::from(n - left.min(n));
         let at_once = if batch.is_some() { u64::from(self.batch.load(Ordering::Relaxed)) } else { 0 };
         let depth = u64::from(self.depth.load(Ordering::Relaxed));
+        let reserve = u64::from(self.reserve.load(Ordering::Relaxed));
+        let kept = if established { 0 } else { reserve };
         let mut drawn = 0;
         let pays = |tokens: u64| {
             // A cost above the capacity passes when the pool is full; otherwise it could never pass.
             let whole = n > 1 && u64::from(n) > depth && depth > 0 && tokens + u64::from(left) >= depth;
-            (tokens >= missing || whole).then(|| at_once.max(missing).min(tokens))
+            // A batch holds no part of the reserve: any request of the thread may use it up.
+            let at_once = at_once.min(tokens.saturating_sub(reserve));
+            (tokens >= missing + kept || whole).then(|| at_once.max(missing).min(tokens))
         };
         // A batch that suffices draws no other: other threads may need those tokens.
         if missing > 0 {
@@ -126,7 +144,7 @@ mod tests {
                 let (pool, block) = (&pool, &block);
                 let thread = |at| {
                     let block = block(at);
-                    scope.spawn(move || (0..10_000).filter(|_| pool.take(block, 0, 3, 1)).count())
+                    scope.spawn(move || (0..10_000).filter(|_| pool.take(block, 0, 3, 1, false)).count())
                 };
                 let threads: Vec<_> = (0..threads).map(thread).collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -142,14 +160,14 @@ mod tests {
         let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
         let block = counters.block(0);
         pool.fill(100, 100.0, 5);
-        assert!(pool.take(block, 0, 1, 1));
+        assert!(pool.take(block, 0, 1, 1, false));
         assert_eq!((pool.tokens(), block.batch(0).left(1)), (95, 4), "100 / (4 * 5) at once");
         assert_eq!(block.batch(0).left(2), 0);
         pool.fill(3, 100.0, 5);
-        assert!(pool.take(block, 0, 2, 1));
+        assert!(pool.take(block, 0, 2, 1, false));
         assert_eq!((pool.tokens(), block.batch(0).left(2), block.batch(0).used()), (0, 2, 2));
         pool.fill(9, 3.0, 5);
-        assert!(pool.take(block, 0, 3, 1));
+        assert!(pool.take(block, 0, 3, 1, false));
         assert_eq!((pool.tokens(), block.batch(0).left(3)), (8, 0), "never less than one");
     }
 
@@ -158,8 +176,18 @@ mod tests {
         let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
         let block = counters.block(0);
         pool.fill(100, 100.0, 5);
-        let left: Vec<u64> = (0..7).map(|_| (pool.take(block, 0, 1, 1), pool.tokens()).1).collect();
+        let left: Vec<u64> = (0..7).map(|_| (pool.take(block, 0, 1, 1, false), pool.tokens()).1).collect();
         assert_eq!(left, [95, 95, 95, 95, 95, 90, 90]);
+    }
+
+    #[test]
+    fn reserve_is_kept_for_established_names() {
+        let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
+        let block = counters.block(0);
+        pool.keep(8.0);
+        pool.fill(12, 16.0, 1);
+        let taken = |established| (0..99).filter(|_| pool.take(block, 0, 1, 1, established)).count();
+        assert_eq!((taken(false), taken(true)), (4, 8));
     }
 
     #[test]
@@ -168,17 +196,17 @@ mod tests {
         let block = counters.block(0);
         pool.fill(10, 10.0, 1);
         for (n, passes, tokens) in [(7, true, 3), (4, false, 3), (3, true, 0), (1, false, 0)] {
-            assert_eq!(pool.take(block, 0, 1, n), passes, "{n}");
+            assert_eq!(pool.take(block, 0, 1, n, false), passes, "{n}");
             assert_eq!(pool.tokens(), tokens, "{n}");
         }
         assert_eq!(block.batch(0).used(), 10);
         pool.fill(9, 10.0, 1);
-        assert!(!pool.take(block, 0, 2, 50), "more than the depth, and the pool is not full");
+        assert!(!pool.take(block, 0, 2, 50, false), "more than the depth, and the pool is not full");
         pool.fill(10, 10.0, 1);
-        assert!(pool.take(block, 0, 3, 50), "a cost above the depth needs a full pool");
+        assert!(pool.take(block, 0, 3, 50, false), "a cost above the depth needs a full pool");
         assert_eq!((pool.tokens(), block.batch(0).used()), (0, 60), "the debt is recorded");
         pool.fill(0, 0.0, 1);
-        assert!(!pool.take(block, 0, 4, 50), "a depth of 0 admits nothing");
+        assert!(!pool.take(block, 0, 4, 50, false), "a depth of 0 admits nothing");
     }
 
     #[test]
@@ -187,11 +215,11 @@ mod tests {
         for block in [counters.block(1), counters.shared_block()] {
             let pool = GuardPool::default();
             pool.fill(5, 5.0, 1);
-            assert!(pool.take(block, 0, 1, 5));
+            assert!(pool.take(block, 0, 1, 5, false));
             pool.give_back(block, 0, 1, 5);
             assert_eq!(block.batch(0).used(), 0);
-            assert!(pool.take(block, 0, 1, 5));
-            assert!(!pool.take(block, 0, 1, 1));
+            assert!(pool.take(block, 0, 1, 5, false));
+            assert!(!pool.take(block, 0, 1, 1, false));
         }
     }
 
@@ -201,10 +229,10 @@ mod tests {
         for block in [counters.block(1), counters.shared_block()] {
             let pool = GuardPool::default();
             pool.fill(5, 5.0, 1);
-            assert!(pool.take(block, 0, 1, 50));
+            assert!(pool.take(block, 0, 1, 50, false));
             pool.give_back(block, 0, 1, 50);
             assert_eq!(block.batch(0).used(), 0);
-            assert_eq!((0..9).filter(|_| pool.take(block, 0, 1, 1)).count(), 5);
+            assert_eq!((0..9).filter(|_| pool.take(block, 0, 1, 1, false)).count(), 5);
         }
     }
 }

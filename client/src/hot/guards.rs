@@ -68,6 +68,10 @@ struct Offered {
     directive: Load,
     /// For all keys of the bucket, if this is the key of its default class.
     bucket: Load,
+    /// Requests of established names since the last measurement, if this is the key of their class.
+    established: u64,
+    /// Their part of the class's requests, smoothed.
+    established_part: f64,
 }
 
 /// A measured load.
@@ -85,6 +89,18 @@ impl Load {
         let fresh = std::mem::take(&mut self.fresh);
         let measured = span.and_then(|span| Some((Rate::over(fresh, span)?, span)));
         self.rate = measured.map(|(rate, span)| client_rate(self.rate, rate, span, parameters));
+    }
+}
+
+impl Offered {
+    /// Measures the part of established names: slowly, so that a flood of other names does not displace them.
+    fn measure_established(&mut self, span: Duration, parameters: &Parameters) {
+        let all = self.directive.fresh;
+        let part = std::mem::take(&mut self.established) as f64 / all as f64;
+        if all > 0 {
+            let kept = (-span.as_secs_f64() / parameters.guard_reserve_memory.as_secs_f64()).exp();
+            self.established_part = kept * self.established_part + (1.0 - kept) * part;
+        }
     }
 }
 
@@ -181,17 +197,28 @@ impl Guards {
             let Some(own) = self.offered.get_mut(place.key as usize) else { continue };
             // A sum read during writes may be lower than the previous one.
             let fresh = counts.offered.saturating_sub(own.seen);
+            if fresh == 0 {
+                continue;
+            }
             own.seen += fresh;
             if let Some(source) = self.offered.get_mut(table.target_of(*place).source() as usize) {
                 source.directive.fresh += fresh;
+                if table.own_directive(place.key).is_established() {
+                    source.established += fresh;
+                }
             }
             if let Some(class) = self.offered.get_mut(place.default_key as usize) {
                 class.bucket.fresh += fresh;
             }
         }
         for (place, offered) in places.iter().zip(&mut self.offered) {
-            let has_own_directive = table.target_of(*place).source() == place.key;
-            offered.directive.measure(span.filter(|_| has_own_directive), &self.parameters);
+            let is_class = place.key == place.default_key;
+            if is_class {
+                offered.measure_established(span.unwrap_or_default(), &self.parameters);
+            }
+            // A guard reads the load of its directive: that of a class from its beginning.
+            let is_read = is_class || self.set.contains_key(&place.key);
+            offered.directive.measure(span.filter(|_| is_read), &self.parameters);
             offered.bucket.measure(span, &self.parameters);
         }
         for (id, set) in &mut self.set {
@@ -207,6 +234,8 @@ impl Guards {
         let elapsed = self.refilled.map_or(Duration::ZERO, |at| now.since(at));
         self.refilled = Some(now);
         for (id, set) in &mut self.set {
+            let part = self.offered.get(*id as usize).map_or(0.0, |offered| offered.established_part);
+            table.keep(*id, Tokens::new(self.parameters.guard_reserve * part * set.part.depth.as_f64()));
             set.refill(table, *id, elapsed, &self.parameters);
         }
         table.refill();

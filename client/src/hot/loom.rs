@@ -67,7 +67,7 @@ fn refill_during_decisions_accounts_for_every_token() {
                 let take_one = || {
                     let refill = refills.load(Ordering::Acquire) as u16;
                     let state = blocks.block(at).state(0).unwrap();
-                    state.take(refill, true) || pool.take(blocks.block(at), 0, refill, 1)
+                    state.take(refill, true) || pool.take(blocks.block(at), 0, refill, 1, false)
                 };
                 u32::from(take_one())
             }
@@ -97,7 +97,8 @@ fn headroom_that_is_lost_gives_no_token_after_the_refill() {
             move || {
                 let (guard, block) = (GuardPool::default(), counters.block(0));
                 let refill = refills.load(Ordering::Acquire) as u16;
-                let has_token = guard.take(block, 0, refill, 1) || headroom.take(block, 1, refill, 1);
+                let has_token =
+                    guard.take(block, 0, refill, 1, false) || headroom.take(block, 1, refill, 1, false);
                 assert!(refill == 0 || !has_token, "a token after the headroom was lost");
                 u32::from(has_token)
             }

@@ -363,7 +363,10 @@ impl Table {
     #[cold]
     pub(crate) fn take(&self, target: Target, n: u32, counters: CounterBlock<'_>) -> Option<u32> {
         let refill = self.refill_number();
-        let take = |id: &u32| self.tokens(*id).is_some_and(|tokens| tokens.take(counters, *id, refill, n));
+        let established = self.own_directive(target.key).is_established();
+        let take = |id: &u32| {
+            self.tokens(*id).is_some_and(|tokens| tokens.take(counters, *id, refill, n, established))
+        };
         Some(target.source()).filter(take).or_else(|| self.headroom_for(target).filter(take))
     }
 
@@ -373,6 +376,11 @@ impl Table {
         if let Some(tokens) = self.tokens(id) {
             tokens.give_back(counters, id, refill, n);
         }
+    }
+
+    /// Sets the tokens of a guard that are kept for established names.
+    pub(crate) fn keep(&self, id: u32, reserve: Tokens) {
+        self.tokens(id).into_iter().for_each(|pool| pool.keep(reserve.as_f64()));
     }
 
     /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill). Returns the

@@ -87,6 +87,10 @@ pub struct Parameters {
     /// The depth of a zone's pools together up to which the learned factor raises them, in seconds of the
     /// zone's even part of the limit.
     pub pool_burst: Duration,
+    /// The part of the guard of a class of names that is kept for established names while they send all of its traffic.
+    pub guard_reserve: f64,
+    /// The memory of a client for the part of a class's traffic that established names send.
+    pub guard_reserve_memory: Duration,
     /// The depth of a client's pool in its largest group of requests at once, to which the learned factor may raise it.
     pub pool_group: f64,
     /// The depth of a client's pool by its largest group at most, in seconds of the limit.
@@ -190,6 +194,8 @@ impl Default for Parameters {
             pool_requests: 1.0,
             pool_depth_requests: 32.0,
             pool_burst: Duration::from_millis(500),
+            guard_reserve: 0.5,
+            guard_reserve_memory: Duration::from_secs(10),
             pool_group: 1.3,
             pool_group_max: Duration::from_millis(250),
             pool_group_fade: Duration::from_secs(600),

@@ -144,8 +144,6 @@ impl Cell {
             10_000.. => 1.15,
             1_000.. => 1.25,
             100.. => 1.6,
-            // After a surge each client may pass the three requests of its guard more.
-            _ if self.clients > 1 => 4.0,
             _ => 2.7,
         };
         let checks = [

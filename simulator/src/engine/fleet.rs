@@ -78,8 +78,8 @@ impl<'a> Fleet<'a> {
         // Listed tenants have directives of their own, with or without traffic.
         let listed = scenario.policy.tenants().count() * scenario.buckets.len();
         let named = scenario.traffic.iter().filter_map(|traffic| traffic.names);
-        // A service that knows of many tenants sets so many keys that half of them stay free, up to the maximum.
-        let of_names = named.map(|names| 2 * names.counted().unwrap_or_default() as usize);
+        // A service that knows of many tenants sets so many keys that more than half of them stay free, up to the maximum.
+        let of_names = named.map(|names| names.counted().unwrap_or_default() as usize * 9 / 4);
         let of_names = of_names.reduce(|sum, more| sum + more);
         let room = of_names.map_or(8, |keys| keys.clamp(KEYS_MAX_DEFAULT, 100_000));
         let keys_max = offered + listed + room;

@@ -150,13 +150,15 @@ impl Publisher {
 
     /// Publishes what the unlisted names of a bucket follow: those whose counts tell their rates have ratios of their own.
     fn publish_names(&self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
-        let Published { id, registry, .. } = published;
+        let Published { id, bucket, registry, .. } = published;
         let class =
             table.default_key(id as u32).map_or(DirectiveWord::NOTHING, |key| table.own_directive(key));
         let cut = published.cut();
         let established = cut.filter(|_| !class.is_cold()).map_or(class, |cut| class.with_ratio(cut.ratio));
         table.publish_established(id as u32, established);
-        for key in self.names.counted(id).filter(|key| !table.has_own_directive(*key)) {
+        // Reading the words in the table would miss the cache for each name.
+        let own = self.own_words.get(bucket).map_or(&[][..], Vec::as_slice);
+        for key in self.names.counted(id).filter(|key| own.binary_search(key).is_err()) {
             let tenant = registry.keys().get(key as usize).map_or(DEFAULT_TENANT, |key| key.tenant.as_str());
             table.publish(key, self.names.word(key, tenant, cut, stance));
         }

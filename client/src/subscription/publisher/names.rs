@@ -67,7 +67,7 @@ impl Names {
         let Standing { established, bin } = self.of(key);
         let of_bin = bin.zip(cut).map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));
         let mark = match of_bin {
-            Some((ratio, is_at_limit)) => Some(DirectiveWord::cut(ratio, is_at_limit)),
+            Some((ratio, is_at_limit)) => Some(DirectiveWord::cut(ratio, established, is_at_limit)),
             None => established.then(DirectiveWord::established),
         };
         match stance.is_divided() {

@@ -34,8 +34,13 @@ pub(crate) struct Refused {
 impl Refusals {
     /// Adds the counts of a key since the last call for the reasons that it has now.
     pub(super) fn add(&mut self, table: &Table, place: &KeyPlace, counts: Counts) {
-        let (key, bucket) = (place.key as usize, table.keys.owner_of(place.key) as usize);
+        let key = place.key as usize;
         self.seen.resize(self.seen.len().max(key + 1), Counts::ZERO);
+        // Most keys of a large table have no new requests, and reading more of each would miss the cache.
+        if counts == self.seen[key] {
+            return;
+        }
+        let bucket = table.keys.owner_of(place.key) as usize;
         self.sums.resize(self.sums.len().max(bucket + 1), Default::default());
         // A sum that is read during writes may be lower than the one before it.
         let new = counts.since(self.seen[key]);

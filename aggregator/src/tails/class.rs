@@ -1,0 +1,232 @@
+//! The traffic of one class of unlisted names: of established and new names by the bins of their rates, and by what
+//! clients knew of a name when they decided its requests.
+
+use std::time::Duration;
+
+use plimsoll_core::law::Parameters;
+use plimsoll_core::law::tail::{Bin, Cut, Demand, Growth, NameMemory, Standing, Tail};
+use plimsoll_core::quantity::{DropRatio, MonoTime};
+
+use super::TRAFFIC_MIN;
+
+/// The distance in bins to which chance moves a name whose counts are few.
+const BINS_NEAR: usize = 3;
+
+/// The names of one class.
+#[derive(Debug)]
+pub(super) struct Class {
+    pub(super) growth: Growth,
+    established: Kind,
+    new: Kind,
+    /// The traffic that clients decided by the ratio of established names, and by that of unknown names.
+    pub(super) as_established: Mix,
+    pub(super) as_unknown: Mix,
+    /// The ratio of the class in the latest directive.
+    pub(super) ratio: DropRatio,
+    /// True if that directive cut names.
+    pub(super) is_cut: bool,
+    /// The time in which the latest requests of both kinds arrived.
+    span: Duration,
+}
+
+/// Established names, or new ones. Rates in requests/s.
+#[derive(Debug, Default)]
+pub(super) struct Kind {
+    /// The requests in the fast memories of names.
+    traffic: Traffic,
+    /// The requests of the latest period of the fast loop, and of the one before.
+    fresh: Traffic,
+    latest: Traffic,
+    /// The traffic of uncounted names in the memory of names.
+    remembered: f64,
+    /// The uncounted names.
+    pub(super) names: u32,
+}
+
+/// The requests that clients decided by one ratio, in the fast memory, by the present standing of their names. A client
+/// hears of a standing only after it has reported a request of the name, and other clients may not know it yet.
+#[derive(Debug, Default)]
+pub(super) struct Mix {
+    established: Traffic,
+    new: Traffic,
+}
+
+/// Requests, or requests/s, of names.
+#[derive(Debug, Default)]
+struct Traffic {
+    /// Those of counted names by bin; empty without any.
+    bins: Vec<f64>,
+    uncounted: f64,
+}
+
+impl Class {
+    /// Makes a class that begins now.
+    pub(super) fn new(now: MonoTime) -> Self {
+        Self {
+            growth: Growth::new(now),
+            established: Kind::default(),
+            new: Kind::default(),
+            as_established: Mix::default(),
+            as_unknown: Mix::default(),
+            ratio: DropRatio::NONE,
+            is_cut: false,
+            span: Duration::ZERO,
+        }
+    }
+
+    /// Fades the traffic.
+    pub(super) fn on_time(&mut self, elapsed: Duration, parameters: &Parameters) {
+        let kept = |memory: Duration| (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp();
+        let (kept, remembered) = (kept(parameters.name_memory_fast), kept(parameters.name_memory));
+        self.growth.on_time(elapsed, parameters);
+        self.span = elapsed;
+        for kind in [&mut self.established, &mut self.new] {
+            kind.traffic.scale(kept);
+            kind.remembered *= remembered;
+            std::mem::swap(&mut kind.latest, &mut kind.fresh);
+            kind.fresh.scale(0.0);
+        }
+        for mix in [&mut self.as_established, &mut self.as_unknown] {
+            mix.established.scale(kept);
+            mix.new.scale(kept);
+        }
+    }
+
+    /// The demand.
+    pub(super) fn tail(&self, now: MonoTime, parameters: &Parameters) -> Tail {
+        // The memory is as long as the class is old.
+        let memory = parameters.name_memory.as_secs_f64();
+        let age = (self.growth.age(now) + parameters.report_interval).as_secs_f64();
+        let filled = 1.0 - (-age / memory).exp();
+        let Self { growth, established, new, .. } = self;
+        // Requests without a name count as names of one request each.
+        let unnamed = (new.remembered / filled - f64::from(new.names) / memory).max(0.0) * memory;
+        let mean = |kind: &Kind, names: f64| {
+            let mean = kind.remembered / filled / (names + f64::from(kind.names));
+            if mean.is_finite() { mean } else { 0.0 }
+        };
+        let is_surging = self.is_surging(parameters);
+        let demand = |kind: &Kind, mean| match is_surging {
+            true => kind.latest.demand(mean, self.span.as_secs_f64()),
+            false => kind.traffic.demand(mean, parameters.name_memory_fast.as_secs_f64()),
+        };
+        Tail {
+            established: demand(established, mean(established, 0.0)),
+            new: demand(new, mean(new, unnamed)),
+            names: growth.names(),
+        }
+    }
+
+    /// Returns true if the requests of the latest period exceed those of the last second by more than chance: they alone
+    /// tell then which names the surge is of.
+    fn is_surging(&self, parameters: &Parameters) -> bool {
+        let both = |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
+        let latest = both(|kind| &kind.latest);
+        let part = self.span.as_secs_f64() / parameters.name_memory_fast.as_secs_f64();
+        let expected = both(|kind| &kind.traffic) * part;
+        latest >= parameters.counts_min && latest > expected + parameters.surge_deviations * expected.sqrt()
+    }
+
+    pub(super) fn kind(&mut self, established: bool) -> &mut Kind {
+        if established { &mut self.established } else { &mut self.new }
+    }
+
+    /// The requests that are decided like those of a name whose standing a client holds; `None` if it has a ratio of its
+    /// own.
+    pub(super) fn mix(&mut self, held: Option<Standing>) -> Option<&mut Mix> {
+        match held.unwrap_or_default() {
+            Standing { bin: Some(_), .. } => None,
+            Standing { established: true, .. } => Some(&mut self.as_established),
+            Standing { established: false, .. } => Some(&mut self.as_unknown),
+        }
+    }
+
+    pub(super) fn establish(&mut self, name: &mut NameMemory) {
+        let before = name.standing();
+        name.establish();
+        self.follow(before, name.standing(), name.latest());
+    }
+
+    /// Moves a name with its latest requests to another standing. In a bin nearby they remain where clients decided them.
+    #[inline]
+    pub(super) fn follow(&mut self, before: Standing, after: Standing, latest: f64) {
+        let index = |standing: Standing| standing.bin.map(Bin::index);
+        let is_near =
+            index(before).zip(index(after)).is_some_and(|(one, other)| one.abs_diff(other) <= BINS_NEAR);
+        if before == after || before.established == after.established && is_near {
+            return;
+        }
+        let moved = self.kind(before.established).remove(before.bin, latest);
+        self.kind(after.established).put(after.bin, moved);
+    }
+}
+
+impl Kind {
+    #[inline]
+    pub(super) fn add(&mut self, bin: Option<Bin>, requests: f64) {
+        *self.traffic.of(bin) += requests;
+        *self.fresh.of(bin) += requests;
+    }
+
+    /// Adds requests of an uncounted name to the memory of names.
+    pub(super) fn remember(&mut self, requests: f64, parameters: &Parameters) {
+        self.remembered += requests / parameters.name_memory.as_secs_f64();
+    }
+
+    /// Puts a name under a bin with requests of it.
+    fn put(&mut self, bin: Option<Bin>, requests: f64) {
+        *self.traffic.of(bin) += requests;
+        self.names += u32::from(bin.is_none());
+    }
+
+    /// Removes a name from a bin, and returns those of its requests that are there.
+    pub(super) fn remove(&mut self, bin: Option<Bin>, requests: f64) -> f64 {
+        self.names = self.names.saturating_sub(u32::from(bin.is_none()));
+        let held = self.traffic.of(bin);
+        let removed = requests.max(0.0).min(*held);
+        *held -= removed;
+        removed
+    }
+}
+
+impl Mix {
+    pub(super) fn add(&mut self, Standing { established, bin }: Standing, requests: f64) {
+        let kind = if established { &mut self.established } else { &mut self.new };
+        *kind.of(bin) += requests;
+    }
+
+    /// The part that passes at a cut; `None` without traffic.
+    pub(super) fn part(&self, tail: &Tail, cut: Cut) -> Option<f64> {
+        let demand = |traffic: &Traffic, mean| traffic.demand(mean, 1.0);
+        let established = demand(&self.established, tail.established.mean);
+        let new = demand(&self.new, tail.new.mean);
+        let all = established.total() + new.total();
+        (all > TRAFFIC_MIN).then(|| (established.passes(cut.level) + new.passes(cut.new_level)) / all)
+    }
+}
+
+impl Traffic {
+    #[inline]
+    fn of(&mut self, bin: Option<Bin>) -> &mut f64 {
+        let Some(bin) = bin else { return &mut self.uncounted };
+        if self.bins.is_empty() {
+            self.bins.resize(Bin::COUNT, 0.0);
+        }
+        &mut self.bins[bin.index()]
+    }
+
+    fn scale(&mut self, by: f64) {
+        self.bins.iter_mut().for_each(|traffic| *traffic *= by);
+        self.uncounted *= by;
+    }
+
+    fn total(&self) -> f64 {
+        self.bins.iter().sum::<f64>() + self.uncounted
+    }
+
+    /// The demand of requests that arrived in a time, of names with a mean rate.
+    fn demand(&self, mean: f64, seconds: f64) -> Demand {
+        let bins = self.bins.iter().map(|traffic| traffic / seconds).collect();
+        Demand { bins, uncounted: self.uncounted / seconds, mean }
+    }
+}
