@@ -26,6 +26,9 @@ mod shutdown;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 mod sidecar;
 mod streams;
+#[allow(dead_code, clippy::unwrap_used, clippy::expect_used)] // the tests of the cli use the rest
+#[path = "../../cli/tests/it/tenants/fleet.rs"]
+mod tenants;
 
 use std::process::ExitCode;
 

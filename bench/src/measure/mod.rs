@@ -13,6 +13,7 @@ pub(crate) mod report;
 mod shadow;
 mod step;
 mod streams;
+mod tenants;
 
 pub(crate) use streams::median;
 
@@ -23,7 +24,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::{FUZZ, HEADROOM, QUOTA, Report, SIDECAR, TLS};
+use report::{FUZZ, HEADROOM, QUOTA, Report, SIDECAR, TENANTS, TLS};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -35,7 +36,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; headroom, fuzz, tls, sidecar and quota alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, headroom, fuzz, tls, sidecar and quota alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
 }
@@ -43,10 +44,11 @@ pub(crate) struct Args {
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 16] = [
+const PARTS: [(&str, Measure); 17] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
+    (TENANTS, tenants::measure),
     (HEADROOM, headroom::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),

@@ -1,5 +1,6 @@
 //! The arguments of `plimsoll load`.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use clap::ValueHint;
@@ -35,6 +36,9 @@ pub(crate) struct Args {
         value_parser = parse_tenant
     )]
     pub(super) tenant: Vec<HeaderValue>,
+    /// Number of users behind each tenant: a request is of NAME-0, NAME-1 or another, drawn at random. Results are of all together
+    #[arg(long, env = "PLIMSOLL_NAMES", value_name = "N")]
+    pub(super) names: Option<NonZeroU64>,
     /// Another tenant with its own requests/s, in addition to --rps
     #[arg(long, env = "PLIMSOLL_HOT", value_name = "NAME=RATE[,RATE@TIME]...", value_parser = parse_hot)]
     pub(super) hot: Option<(HeaderValue, Schedule)>,
@@ -57,6 +61,8 @@ Examples:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 500 --duration 30s
   A surge: 800 requests/s, and 10,000 after ten seconds:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 800,10000@10s --every 1s
+  Many tenants with a few requests each, user-0 to user-9999:
+    plimsoll load --target http://127.0.0.1:8080/checkout --rps 500 --tenant user --names 10000
   A hot tenant in addition, with the results as JSON:
     plimsoll load --target http://127.0.0.1:8080/checkout --rps 200 --hot acme=2000 --output json";
 

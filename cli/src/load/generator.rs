@@ -2,6 +2,7 @@
 //! request.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,8 +40,20 @@ pub(crate) struct Demand {
     pub(crate) uri: Uri,
     /// The value of the header x-tenant.
     pub(crate) tenant: HeaderValue,
+    /// The users behind the tenant, if the header names these.
+    pub(crate) names: Option<NonZeroU64>,
     /// Requests/s over time.
     pub(crate) rates: Schedule,
+}
+
+impl Demand {
+    /// Returns the value of the header of the next request.
+    fn caller(&self, rng: &mut SmallRng) -> HeaderValue {
+        let Some(names) = self.names else { return self.tenant.clone() };
+        let user = format!("-{}", rng.random_range(0..names.get()));
+        let name = [self.tenant.as_bytes(), user.as_bytes()].concat();
+        HeaderValue::try_from(name).unwrap_or_else(|_| self.tenant.clone())
+    }
 }
 
 /// A running load.
@@ -138,7 +151,7 @@ impl Callers {
             let now_s = started.elapsed().as_secs_f64();
             while due_s <= now_s {
                 match Arc::clone(&self.in_flight).try_acquire_owned() {
-                    Ok(permit) => self.send(&demand, permit),
+                    Ok(permit) => self.send(&demand, demand.caller(&mut rng), permit),
                     Err(_) => self.results().of(&demand.tenant).not_sent += 1,
                 }
                 next = demand.rates.due(due_s, exponential(&mut rng));
@@ -147,9 +160,8 @@ impl Callers {
         }
     }
 
-    fn send(&self, demand: &Demand, permit: OwnedSemaphorePermit) {
-        let request =
-            Request::get(demand.uri.clone()).header("x-tenant", demand.tenant.clone()).body(Empty::new());
+    fn send(&self, demand: &Demand, caller: HeaderValue, permit: OwnedSemaphorePermit) {
+        let request = Request::get(demand.uri.clone()).header("x-tenant", caller).body(Empty::new());
         let Ok(request) = request else { return };
         let (callers, tenant, uri) = (self.clone(), demand.tenant.clone(), demand.uri.clone());
         self.results().of(&tenant).sent += 1;

@@ -65,7 +65,12 @@ fn demands(args: Args) -> Vec<Demand> {
     let mut demands = Vec::new();
     for (tenant, rates) in tenants {
         let rates = rates.times(1.0 / args.target.len() as f64);
-        let demand = |uri: &Uri| Demand { uri: uri.clone(), tenant: tenant.clone(), rates: rates.clone() };
+        let demand = |uri: &Uri| Demand {
+            uri: uri.clone(),
+            tenant: tenant.clone(),
+            names: args.names,
+            rates: rates.clone(),
+        };
         demands.extend(args.target.iter().map(demand));
     }
     demands

@@ -39,7 +39,12 @@ pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
                 format!("http://{service}/{bucket}").parse().with_context(|| format!("bucket {bucket}"))?;
             for (tenant, tenant_share) in TENANTS {
                 let rates = Schedule::constant(rate(bucket) * scale * share * tenant_share);
-                demands.push(Demand { uri: uri.clone(), tenant: HeaderValue::from_static(tenant), rates });
+                demands.push(Demand {
+                    uri: uri.clone(),
+                    tenant: HeaderValue::from_static(tenant),
+                    names: None,
+                    rates,
+                });
             }
         }
     }

@@ -14,12 +14,14 @@ const MISSED: &str = "**missed**";
 const COMPARISONS: &str = "\n## Before and after";
 
 /// The parts with a section of their own, and the section's text, which begins with its head.
+pub(super) const TENANTS: &str = "tenants";
 pub(super) const HEADROOM: &str = "headroom";
 pub(super) const FUZZ: &str = "fuzz";
 pub(super) const TLS: &str = "tls";
 pub(super) const SIDECAR: &str = "sidecar";
 pub(super) const QUOTA: &str = "quota";
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 6] = [
+    (TENANTS, include_str!("tenants.md")),
     (HEADROOM, include_str!("headroom.md")),
     (FUZZ, include_str!("fuzz.md")),
     (TLS, include_str!("tls.md")),

@@ -1,0 +1,93 @@
+//! One limiter, the middleware of a service or a sidecar, under requests of which each is of another tenant. `./measure`
+//! uses it too.
+
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::fleet::{BUCKET, LOAD, policy};
+use crate::process::{Process, http, until};
+
+/// The limit in requests/s.
+pub(crate) const LIMIT: u32 = 100;
+/// So many names that hardly any is drawn twice.
+const NAMES: &str = "1000000000";
+
+/// What limits the requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limiter {
+    Middleware,
+    Sidecar,
+}
+
+/// The running processes.
+pub(crate) struct OneLimiter {
+    tiers: [Process; 2],
+    limiter: Process,
+    target: String,
+    directory: TempDir,
+}
+
+impl OneLimiter {
+    /// Starts the tiers and the limiter, and waits until it answers.
+    pub(crate) fn start(kind: Limiter) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        fs::write(path("policy.yaml"), policy(LIMIT, "enforce", false)).unwrap();
+        fs::write(path("tenants.yaml"), "tenants: { default: { weight: 1 } }\n").unwrap();
+        let rules =
+            format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
+        fs::write(path("rules.yaml"), rules).unwrap();
+        let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
+        let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
+        let controller = Process::start(&[&files[..], &free].concat());
+        let parent = format!("http://{}", controller.address("listen"));
+        let aggregator = Process::start(&[&["aggregator", "--controller", &parent], &free[..]].concat());
+        let parent = format!("http://{}", aggregator.address("listen"));
+        let rules = path("rules.yaml");
+        let flags = match kind {
+            Limiter::Middleware => vec!["service", "--buckets", BUCKET, "--listen", "127.0.0.1:0"],
+            Limiter::Sidecar => {
+                let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+                [&["sidecar", "--no-sockets", "--rules", &rules], &ports[..]].concat()
+            }
+        };
+        let limiter = Process::start(&[&flags[..], &["--aggregator", &parent]].concat());
+        let (address, path) = match kind {
+            Limiter::Middleware => (limiter.address("listen"), format!("/{BUCKET}")),
+            Limiter::Sidecar => (limiter.address("http"), "/check".to_owned()),
+        };
+        until("the limiter to answer", || {
+            let (status, _) = http(address, "GET", &path, &[]).ok()?;
+            (status == 200).then_some(())
+        });
+        let target = format!("http://{address}{path}");
+        Self { tiers: [controller, aggregator], limiter, target, directory }
+    }
+
+    /// Offers `rps` requests/s for this long. Returns the requests served in each second, and those that failed.
+    pub(crate) fn offer(&self, rps: f64, duration: Duration) -> (Vec<f64>, f64) {
+        let (rps, duration) = (rps.to_string(), format!("{}s", duration.as_secs()));
+        let flags = ["--target", &self.target, "--rps", &rps, "--tenant", "user", "--names", NAMES];
+        let timing = ["--duration", &duration, "--every", "1s", "--timeout", "60s"];
+        let mut load = Process::spawn(&[&LOAD[..], &flags, &timing].concat());
+        assert!(load.ended().success(), "{:?}", load.log());
+        let lines = load.output_lines();
+        let at = |line: &Value, name: &str| line[name].as_f64().unwrap();
+        // A line on a busy machine may cover more than its second.
+        let second = |pair: &[Value]| {
+            (at(&pair[1], "served") - at(&pair[0], "served")) / (at(&pair[1], "at_s") - at(&pair[0], "at_s"))
+        };
+        let ended = lines.last().expect("the load prints its results");
+        (lines[..lines.len() - 1].windows(2).map(second).collect(), at(ended, "failed"))
+    }
+}
+
+/// The means of all windows of ten seconds from one on: the lowest, and the highest.
+pub(crate) fn means_10s(seconds: &[f64], from: usize) -> (f64, f64) {
+    let means = seconds[from..].windows(10).map(|window| window.iter().sum::<f64>() / 10.0);
+    means.fold((f64::INFINITY, 0.0), |(least, most), mean| (mean.min(least), mean.max(most)))
+}

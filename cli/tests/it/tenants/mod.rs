@@ -1,0 +1,34 @@
+//! The developer's first try: one service, everything fresh, and another tenant with each request. The bucket is full all
+//! the same.
+
+pub(crate) mod fleet;
+
+use std::time::Duration;
+
+use crate::turns::turn;
+use fleet::{LIMIT, Limiter, OneLimiter, means_10s};
+
+/// Requests/s.
+const OFFERED: f64 = 185.0;
+/// The second from which on the limit holds if the tiers start with the traffic.
+const SETTLED: usize = 8;
+
+fn random_names_get_the_limit(kind: Limiter) {
+    let _turn = turn(OFFERED as u32);
+    let fleet = OneLimiter::start(kind);
+    let (seconds, failed) = fleet.offer(OFFERED, Duration::from_secs(30));
+    let (least, most) = means_10s(&seconds, SETTLED);
+    let limit = f64::from(LIMIT);
+    assert!(least >= 0.9 * limit && most <= 1.1 * limit, "{kind:?}: {least} to {most} in 10 s: {seconds:?}");
+    assert!(failed == 0.0, "every request is answered");
+}
+
+#[test]
+fn random_names_get_the_limit_of_a_service() {
+    random_names_get_the_limit(Limiter::Middleware);
+}
+
+#[test]
+fn random_names_get_the_limit_of_a_sidecar() {
+    random_names_get_the_limit(Limiter::Sidecar);
+}
