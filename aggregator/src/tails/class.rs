@@ -32,11 +32,7 @@ pub(super) struct Class {
 /// Established names, or new ones. Rates in requests/s.
 #[derive(Debug, Default)]
 pub(super) struct Kind {
-    /// The requests in the fast memories of names.
-    traffic: Traffic,
-    /// The requests of the latest period of the fast loop, and of the one before.
-    fresh: Traffic,
-    latest: Traffic,
+    recent: Recent,
     /// The traffic of uncounted names in the memory of names.
     remembered: f64,
     /// The uncounted names.
@@ -47,8 +43,18 @@ pub(super) struct Kind {
 /// hears of a standing only after it has reported a request of the name, and other clients may not know it yet.
 #[derive(Debug, Default)]
 pub(super) struct Mix {
-    established: Traffic,
-    new: Traffic,
+    established: Recent,
+    new: Recent,
+}
+
+/// Recent requests of names.
+#[derive(Debug, Default)]
+struct Recent {
+    /// Those in the fast memories of names.
+    traffic: Traffic,
+    /// Those of the latest period of the fast loop, and of the one before.
+    fresh: Traffic,
+    latest: Traffic,
 }
 
 /// Requests, or requests/s, of names.
@@ -81,14 +87,12 @@ impl Class {
         self.growth.on_time(elapsed, parameters);
         self.span = elapsed;
         for kind in [&mut self.established, &mut self.new] {
-            kind.traffic.scale(kept);
+            kind.recent.fade(kept);
             kind.remembered *= remembered;
-            std::mem::swap(&mut kind.latest, &mut kind.fresh);
-            kind.fresh.scale(0.0);
         }
         for mix in [&mut self.as_established, &mut self.as_unknown] {
-            mix.established.scale(kept);
-            mix.new.scale(kept);
+            mix.established.fade(kept);
+            mix.new.fade(kept);
         }
     }
 
@@ -106,10 +110,8 @@ impl Class {
             if mean.is_finite() { mean } else { 0.0 }
         };
         let is_surging = self.is_surging(parameters);
-        let demand = |kind: &Kind, mean| match is_surging {
-            true => kind.latest.demand(mean, self.span.as_secs_f64()),
-            false => kind.traffic.demand(mean, parameters.name_memory_fast.as_secs_f64()),
-        };
+        let seconds = if is_surging { self.span } else { parameters.name_memory_fast }.as_secs_f64();
+        let demand = |kind: &Kind, mean| kind.recent.of(is_surging).demand(mean, seconds);
         Tail {
             established: demand(established, mean(established, 0.0)),
             new: demand(new, mean(new, unnamed)),
@@ -119,11 +121,11 @@ impl Class {
 
     /// Returns true if the requests of the latest period exceed those of the last second by more than chance: they alone
     /// tell then which names the surge is of.
-    fn is_surging(&self, parameters: &Parameters) -> bool {
+    pub(super) fn is_surging(&self, parameters: &Parameters) -> bool {
         let both = |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
-        let latest = both(|kind| &kind.latest);
+        let latest = both(|kind| kind.recent.of(true));
         let part = self.span.as_secs_f64() / parameters.name_memory_fast.as_secs_f64();
-        let expected = both(|kind| &kind.traffic) * part;
+        let expected = both(|kind| kind.recent.of(false)) * part;
         latest >= parameters.counts_min && latest > expected + parameters.surge_deviations * expected.sqrt()
     }
 
@@ -164,8 +166,7 @@ impl Class {
 impl Kind {
     #[inline]
     pub(super) fn add(&mut self, bin: Option<Bin>, requests: f64) {
-        *self.traffic.of(bin) += requests;
-        *self.fresh.of(bin) += requests;
+        self.recent.add(bin, requests);
     }
 
     /// Adds requests of an uncounted name to the memory of names.
@@ -175,14 +176,14 @@ impl Kind {
 
     /// Puts a name under a bin with requests of it.
     fn put(&mut self, bin: Option<Bin>, requests: f64) {
-        *self.traffic.of(bin) += requests;
+        *self.recent.traffic.of(bin) += requests;
         self.names += u32::from(bin.is_none());
     }
 
     /// Removes a name from a bin, and returns those of its requests that are there.
     pub(super) fn remove(&mut self, bin: Option<Bin>, requests: f64) -> f64 {
         self.names = self.names.saturating_sub(u32::from(bin.is_none()));
-        let held = self.traffic.of(bin);
+        let held = self.recent.traffic.of(bin);
         let removed = requests.max(0.0).min(*held);
         *held -= removed;
         removed
@@ -191,17 +192,37 @@ impl Kind {
 
 impl Mix {
     pub(super) fn add(&mut self, Standing { established, bin }: Standing, requests: f64) {
-        let kind = if established { &mut self.established } else { &mut self.new };
-        *kind.of(bin) += requests;
+        let recent = if established { &mut self.established } else { &mut self.new };
+        recent.add(bin, requests);
     }
 
-    /// The part that passes at a cut; `None` without traffic.
-    pub(super) fn part(&self, tail: &Tail, cut: Cut) -> Option<f64> {
-        let demand = |traffic: &Traffic, mean| traffic.demand(mean, 1.0);
+    /// The part that passes at a cut; `None` without traffic. The cut and the part are of the same requests.
+    pub(super) fn part(&self, tail: &Tail, cut: Cut, is_surging: bool) -> Option<f64> {
+        let demand = |recent: &Recent, mean| recent.of(is_surging).demand(mean, 1.0);
         let established = demand(&self.established, tail.established.mean);
         let new = demand(&self.new, tail.new.mean);
         let all = established.total() + new.total();
         (all > TRAFFIC_MIN).then(|| (established.passes(cut.level) + new.passes(cut.new_level)) / all)
+    }
+}
+
+impl Recent {
+    #[inline]
+    fn add(&mut self, bin: Option<Bin>, requests: f64) {
+        *self.traffic.of(bin) += requests;
+        *self.fresh.of(bin) += requests;
+    }
+
+    /// Ends a period of the fast loop.
+    fn fade(&mut self, kept: f64) {
+        self.traffic.scale(kept);
+        std::mem::swap(&mut self.latest, &mut self.fresh);
+        self.fresh.scale(0.0);
+    }
+
+    /// The requests from which a demand follows: in a surge those of the latest period alone.
+    const fn of(&self, is_surging: bool) -> &Traffic {
+        if is_surging { &self.latest } else { &self.traffic }
     }
 }
 

@@ -203,13 +203,14 @@ impl Tails {
             return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
         }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
+        let is_surging = class.is_surging(&self.parameters);
         let of_established = tail.established.uncounted_part(cut.level);
-        let established = class.as_established.part(&tail, cut).unwrap_or(of_established);
+        let established = class.as_established.part(&tail, cut, is_surging).unwrap_or(of_established);
         // In a young class a name of which a client knows nothing is an established one.
         let of_new = tail.new.uncounted_part(cut.new_level);
         let is_young = class.growth.is_young(now, &self.parameters);
         let of_unknown = if is_young { of_established } else { of_new };
-        let new = class.as_unknown.part(&tail, cut).unwrap_or(of_unknown);
+        let new = class.as_unknown.part(&tail, cut, is_surging).unwrap_or(of_unknown);
         let refused = |passes| {
             let (all, passes) = (Rate::computed(1.0), Rate::computed(passes));
             all.zip(passes).map_or(ratio, |(all, passes)| DropRatio::of_excess(all, passes))
