@@ -26,8 +26,7 @@ mod shutdown;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 mod sidecar;
 mod streams;
-#[allow(dead_code, clippy::unwrap_used, clippy::expect_used)] // the tests of the cli use the rest
-#[path = "../../cli/tests/it/tenants/fleet.rs"]
+#[allow(clippy::unwrap_used, clippy::expect_used)] // a measurement that fails stops the program
 mod tenants;
 
 use std::process::ExitCode;

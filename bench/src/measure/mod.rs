@@ -13,7 +13,6 @@ pub(crate) mod report;
 mod shadow;
 mod step;
 mod streams;
-mod tenants;
 
 pub(crate) use streams::median;
 
@@ -48,7 +47,7 @@ const PARTS: [(&str, Measure); 17] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
-    (TENANTS, tenants::measure),
+    (TENANTS, crate::tenants::measure),
     (HEADROOM, headroom::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),

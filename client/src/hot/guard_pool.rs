@@ -1,7 +1,10 @@
 //! The tokens of a guard or of a bucket's headroom, shared by all threads of a process. Threads take them in
 //! batches, so that they seldom contend.
 
+use plimsoll_core::decision::token_bucket::Tokens;
+
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, TokenBatch};
 
 /// The number of batches per thread that a guard's depth is divided into.
@@ -123,6 +126,42 @@ impl GuardPool {
     #[cfg(not(feature = "loom"))]
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens.load(Ordering::Relaxed)
+    }
+}
+
+/// The tokens of all guards and headrooms, by id.
+impl Table {
+    /// Takes `n` tokens for a request that the coin admits: all of its guard or all of its bucket's headroom.
+    /// Returns the id of those tokens; `None` if there are too few of both.
+    #[cold]
+    pub(crate) fn take(&self, target: Target, n: u32, counters: CounterBlock<'_>) -> Option<u32> {
+        let refill = self.refill_number();
+        let established = self.own_directive(target.key).is_established();
+        let take = |id: &u32| {
+            self.tokens(*id).is_some_and(|tokens| tokens.take(counters, *id, refill, n, established))
+        };
+        Some(target.source()).filter(take).or_else(|| self.headroom_for(target).filter(take))
+    }
+
+    /// Returns `n` tokens to where they were [taken](Self::take) from.
+    pub(crate) fn give_back(&self, id: u32, n: u32, counters: CounterBlock<'_>) {
+        let refill = self.refill_number();
+        if let Some(tokens) = self.tokens(id) {
+            tokens.give_back(counters, id, refill, n);
+        }
+    }
+
+    /// Sets the tokens of a guard that are kept for established names.
+    pub(crate) fn keep(&self, id: u32, reserve: Tokens) {
+        self.tokens(id).into_iter().for_each(|pool| pool.keep(reserve.as_f64()));
+    }
+
+    /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill). Returns the
+    /// tokens that were asked for in vain since the last call.
+    pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
+        let pool = self.tokens(id);
+        debug_assert!(pool.is_some(), "{id} is no id of tokens");
+        pool.map_or(0, |pool| pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used()))
     }
 }
 

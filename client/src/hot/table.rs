@@ -5,14 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
 
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::hot::thread_counters::CounterBlock;
 #[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
@@ -347,48 +345,15 @@ impl Table {
 
     /// Returns the headroom that a request may take from when its guard has too few tokens; `None` for a key
     /// at its tenant limit.
-    fn headroom_for(&self, target: Target) -> Option<u32> {
+    pub(super) fn headroom_for(&self, target: Target) -> Option<u32> {
         let may_draw = !target.word().is_at_tenant_limit();
         may_draw.then(|| self.headroom(self.keys.owner_of(target.source())))
     }
 
     /// Returns the tokens of a key's guard, or of a bucket's [headroom](Self::headroom).
-    fn tokens(&self, id: u32) -> Option<&GuardPool> {
+    pub(super) fn tokens(&self, id: u32) -> Option<&GuardPool> {
         let at = id as usize;
         self.guards.get(at).or_else(|| Some(&self.headrooms.get(at - self.guards.len())?.0))
-    }
-
-    /// Takes `n` tokens for a request that the coin admits: all of its guard or all of its bucket's headroom.
-    /// Returns the id of those tokens; `None` if there are too few of both.
-    #[cold]
-    pub(crate) fn take(&self, target: Target, n: u32, counters: CounterBlock<'_>) -> Option<u32> {
-        let refill = self.refill_number();
-        let established = self.own_directive(target.key).is_established();
-        let take = |id: &u32| {
-            self.tokens(*id).is_some_and(|tokens| tokens.take(counters, *id, refill, n, established))
-        };
-        Some(target.source()).filter(take).or_else(|| self.headroom_for(target).filter(take))
-    }
-
-    /// Returns `n` tokens to where they were [taken](Self::take) from.
-    pub(crate) fn give_back(&self, id: u32, n: u32, counters: CounterBlock<'_>) {
-        let refill = self.refill_number();
-        if let Some(tokens) = self.tokens(id) {
-            tokens.give_back(counters, id, refill, n);
-        }
-    }
-
-    /// Sets the tokens of a guard that are kept for established names.
-    pub(crate) fn keep(&self, id: u32, reserve: Tokens) {
-        self.tokens(id).into_iter().for_each(|pool| pool.keep(reserve.as_f64()));
-    }
-
-    /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill). Returns the
-    /// tokens that were asked for in vain since the last call.
-    pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
-        let pool = self.tokens(id);
-        debug_assert!(pool.is_some(), "{id} is no id of tokens");
-        pool.map_or(0, |pool| pool.fill(tokens.whole(), depth.as_f64(), self.counters.slots_used()))
     }
 
     /// Begins a refill: voids the batches that threads hold, so that they take new ones from the pools.

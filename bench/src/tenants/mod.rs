@@ -1,10 +1,14 @@
 //! Fleets whose tenants are users: another name with each request.
 
+#[allow(dead_code)] // the tests of the cli use the rest
+#[path = "../../../cli/tests/it/tenants/fleet.rs"]
+mod fleet;
+
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::report::Report;
-use crate::tenants::{LIMIT, Limiter, OneLimiter, means_10s};
+use crate::measure::report::Report;
+use fleet::{LIMIT, Limiter, OneLimiter, means_10s};
 
 /// The loads, as multiples of the limit.
 const OFFERED: [f64; 2] = [1.05, 1.85];
