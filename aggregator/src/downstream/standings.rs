@@ -54,16 +54,19 @@ impl Sent {
     /// The standing of a name that the client was sent.
     #[inline]
     pub(crate) fn held(&self, id: KeyId) -> Option<Standing> {
-        let code = *self.codes.get(id.index())?;
-        Standing::from_code(code.into()).ok()
+        Standing::from_code(self.code(id).into()).ok()
+    }
+
+    #[inline]
+    fn code(&self, id: KeyId) -> u16 {
+        self.codes.get(id.index()).copied().unwrap_or(UNKNOWN)
     }
 
     /// Notes the present standing of a name. A new bin alone is not worth a message unless `has_bins` is true, because
     /// names are cut.
     #[inline]
     pub(crate) fn note(&mut self, id: KeyId, standing: Standing, has_bins: bool) {
-        let code = standing.code();
-        let held = self.codes.get(id.index()).copied().unwrap_or(UNKNOWN);
+        let (code, held) = (standing.code(), self.code(id));
         if held == code || (!has_bins && held != UNKNOWN && (held ^ code) & 1 == 0) {
             return;
         }
@@ -80,7 +83,7 @@ impl Sent {
         self.changed.dedup();
         let later = self.changed.split_off(self.changed.len().min(STANDINGS_MAX));
         let now = std::mem::replace(&mut self.changed, later);
-        let standing = |id: KeyId| Standing::from_code(self.codes[id.index()].into()).unwrap_or_default();
+        let standing = |id| self.held(id).unwrap_or_default();
         now.into_iter().map(|id| (id, standing(id))).collect()
     }
 }

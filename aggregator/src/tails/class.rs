@@ -19,8 +19,8 @@ pub(super) struct Class {
     established: Kind,
     new: Kind,
     /// The traffic that clients decided by the ratio of established names, and by that of unknown names.
-    pub(super) as_established: Mix,
-    pub(super) as_unknown: Mix,
+    as_established: Mix,
+    as_unknown: Mix,
     /// The ratio of the class in the latest directive.
     pub(super) ratio: DropRatio,
     /// True if that directive cut names.
@@ -42,7 +42,7 @@ pub(super) struct Kind {
 /// The requests that clients decided by one ratio, in the fast memory, by the present standing of their names. A client
 /// hears of a standing only after it has reported a request of the name, and other clients may not know it yet.
 #[derive(Debug, Default)]
-pub(super) struct Mix {
+struct Mix {
     established: Recent,
     new: Recent,
 }
@@ -97,7 +97,7 @@ impl Class {
     }
 
     /// The demand.
-    pub(super) fn tail(&self, now: MonoTime, parameters: &Parameters) -> Tail {
+    pub(super) fn tail(&self, now: MonoTime, is_surging: bool, parameters: &Parameters) -> Tail {
         // The memory is as long as the class is old.
         let memory = parameters.name_memory.as_secs_f64();
         let age = (self.growth.age(now) + parameters.report_interval).as_secs_f64();
@@ -109,7 +109,6 @@ impl Class {
             let mean = kind.remembered / filled / (names + f64::from(kind.names));
             if mean.is_finite() { mean } else { 0.0 }
         };
-        let is_surging = self.is_surging(parameters);
         let seconds = if is_surging { self.span } else { parameters.name_memory_fast }.as_secs_f64();
         let demand = |kind: &Kind, mean| kind.recent.of(is_surging).demand(mean, seconds);
         Tail {
@@ -133,9 +132,54 @@ impl Class {
         if established { &mut self.established } else { &mut self.new }
     }
 
+    /// Adds requests of a name, which a client decided by the standing that it `held`.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        standing: Standing,
+        requests: f64,
+        held: Option<Standing>,
+        parameters: &Parameters,
+    ) {
+        // This client decides by the new standing from now on, but the next request may be another client's.
+        let repeated = if held == Some(standing) { requests } else { requests.min(1.0) };
+        let decided = held.filter(|held| held.bin.is_some()).unwrap_or(standing);
+        self.kind(decided.established).recent.add(decided.bin, repeated);
+        self.kind(standing.established).recent.add(standing.bin, requests - repeated);
+        if standing.bin.is_none() {
+            self.kind(standing.established).remember(requests, parameters);
+        }
+        self.mix(held).into_iter().for_each(|mix| mix.add(standing, repeated));
+    }
+
+    /// Adds requests without a name.
+    pub(super) fn add_unnamed(&mut self, requests: f64, held: Option<Standing>, parameters: &Parameters) {
+        self.new.recent.add(None, requests);
+        self.new.remember(requests, parameters);
+        self.mix(held).into_iter().for_each(|mix| mix.add(Standing::default(), requests));
+    }
+
+    /// The parts that pass at a cut of what clients decide by the ratio of established names, and by that of unknown
+    /// names. The cut is of a tail that was judged by the same requests.
+    pub(super) fn parts(
+        &self,
+        now: MonoTime,
+        tail: &Tail,
+        cut: Cut,
+        is_surging: bool,
+        parameters: &Parameters,
+    ) -> (f64, f64) {
+        let of_established = tail.established.uncounted_part(cut.level);
+        let of_new = tail.new.uncounted_part(cut.new_level);
+        // In a young class a name of which a client knows nothing is an established one.
+        let of_unknown = if self.growth.is_young(now, parameters) { of_established } else { of_new };
+        let part = |mix: &Mix, otherwise| mix.part(tail, cut, is_surging).unwrap_or(otherwise);
+        (part(&self.as_established, of_established), part(&self.as_unknown, of_unknown))
+    }
+
     /// The requests that are decided like those of a name whose standing a client holds; `None` if it has a ratio of its
     /// own.
-    pub(super) fn mix(&mut self, held: Option<Standing>) -> Option<&mut Mix> {
+    fn mix(&mut self, held: Option<Standing>) -> Option<&mut Mix> {
         match held.unwrap_or_default() {
             Standing { bin: Some(_), .. } => None,
             Standing { established: true, .. } => Some(&mut self.as_established),
@@ -164,13 +208,8 @@ impl Class {
 }
 
 impl Kind {
-    #[inline]
-    pub(super) fn add(&mut self, bin: Option<Bin>, requests: f64) {
-        self.recent.add(bin, requests);
-    }
-
     /// Adds requests of an uncounted name to the memory of names.
-    pub(super) fn remember(&mut self, requests: f64, parameters: &Parameters) {
+    fn remember(&mut self, requests: f64, parameters: &Parameters) {
         self.remembered += requests / parameters.name_memory.as_secs_f64();
     }
 
@@ -191,13 +230,13 @@ impl Kind {
 }
 
 impl Mix {
-    pub(super) fn add(&mut self, Standing { established, bin }: Standing, requests: f64) {
+    fn add(&mut self, Standing { established, bin }: Standing, requests: f64) {
         let recent = if established { &mut self.established } else { &mut self.new };
         recent.add(bin, requests);
     }
 
-    /// The part that passes at a cut; `None` without traffic. The cut and the part are of the same requests.
-    pub(super) fn part(&self, tail: &Tail, cut: Cut, is_surging: bool) -> Option<f64> {
+    /// The part that passes at a cut; `None` without traffic.
+    fn part(&self, tail: &Tail, cut: Cut, is_surging: bool) -> Option<f64> {
         let demand = |recent: &Recent, mean| recent.of(is_surging).demand(mean, 1.0);
         let established = demand(&self.established, tail.established.mean);
         let new = demand(&self.new, tail.new.mean);

@@ -85,23 +85,12 @@ impl Tails {
         let before = name.standing();
         let standing = name.add(now, requests, parameters);
         class.follow(before, standing, name.latest() - requests);
-        // This client decides by the new standing from now on, but the next request may be another client's.
-        let repeated = if held == Some(standing) { requests } else { requests.min(1.0) };
-        let decided = held.filter(|held| held.bin.is_some()).unwrap_or(standing);
-        class.kind(decided.established).add(decided.bin, repeated);
-        class.kind(standing.established).add(standing.bin, requests - repeated);
-        if standing.bin.is_none() {
-            class.kind(standing.established).remember(requests, parameters);
-        }
-        class.mix(held).into_iter().for_each(|mix| mix.add(standing, repeated));
+        class.add(standing, requests, held, parameters);
     }
 
     /// Adds requests without a name.
     pub(crate) fn add_unnamed(&mut self, now: MonoTime, class: KeyId, requests: f64, held: Option<Standing>) {
-        let class = class_at(&mut self.classes, now, class);
-        class.kind(false).add(None, requests);
-        class.kind(false).remember(requests, &self.parameters);
-        class.mix(held).into_iter().for_each(|mix| mix.add(Standing::default(), requests));
+        class_at(&mut self.classes, now, class).add_unnamed(requests, held, &self.parameters);
     }
 
     /// Looks at a name, once in [`Parameters::tenant_sample`]. Returns true for an established one.
@@ -158,7 +147,8 @@ impl Tails {
 
     /// The demand of a class; `None` before its first request.
     pub(crate) fn tail(&self, now: MonoTime, class: KeyId) -> Option<Tail> {
-        Some(self.class(class)?.tail(now, &self.parameters))
+        let class = self.class(class)?;
+        Some(class.tail(now, class.is_surging(&self.parameters), &self.parameters))
     }
 
     /// The demands of the classes that cut names, by line.
@@ -191,10 +181,11 @@ impl Tails {
     ) -> (TailCut, DropRatio) {
         let tenant_limit = Rate::computed(spread.tenant_limit).filter(|_| spread.tenant_limit.is_finite());
         let all = |ratio| TailCut { ratio, tenant_limit, ..TailCut::default() };
-        let Some(tail) = self.tail(now, class) else { return (all(ratio), ratio) };
         let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
             return (all(ratio), ratio);
         };
+        let is_surging = class.is_surging(&self.parameters);
+        let tail = class.tail(now, is_surging, &self.parameters);
         class.ratio = ratio;
         class.is_cut = ratio > DropRatio::NONE || tail.within(spread.tenant_limit) < tail.offered();
         // Before the traffic of a class is known, all of it has one ratio.
@@ -203,14 +194,7 @@ impl Tails {
             return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
         }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
-        let is_surging = class.is_surging(&self.parameters);
-        let of_established = tail.established.uncounted_part(cut.level);
-        let established = class.as_established.part(&tail, cut, is_surging).unwrap_or(of_established);
-        // In a young class a name of which a client knows nothing is an established one.
-        let of_new = tail.new.uncounted_part(cut.new_level);
-        let is_young = class.growth.is_young(now, &self.parameters);
-        let of_unknown = if is_young { of_established } else { of_new };
-        let new = class.as_unknown.part(&tail, cut, is_surging).unwrap_or(of_unknown);
+        let (established, new) = class.parts(now, &tail, cut, is_surging, &self.parameters);
         let refused = |passes| {
             let (all, passes) = (Rate::computed(1.0), Rate::computed(passes));
             all.zip(passes).map_or(ratio, |(all, passes)| DropRatio::of_excess(all, passes))
