@@ -64,7 +64,7 @@ enum OfZone {
 struct Offered {
     /// Requests counted for the key alone, up to the last measurement.
     seen: u64,
-    /// For the key and all keys that share its directive; no rate while the key has no directive of its own.
+    /// For the key and all keys that share its directive; no rate while no guard reads it.
     directive: Load,
     /// For all keys of the bucket, if this is the key of its default class.
     bucket: Load,
@@ -95,9 +95,9 @@ impl Load {
 impl Offered {
     /// Measures the part of established names: slowly, so that a flood of other names does not displace them.
     fn measure_established(&mut self, span: Duration, parameters: &Parameters) {
-        let all = self.directive.fresh;
-        let part = std::mem::take(&mut self.established) as f64 / all as f64;
+        let (established, all) = (std::mem::take(&mut self.established), self.directive.fresh);
         if all > 0 {
+            let part = established as f64 / all as f64;
             let kept = (-span.as_secs_f64() / parameters.guard_reserve_memory.as_secs_f64()).exp();
             self.established_part = kept * self.established_part + (1.0 - kept) * part;
         }
