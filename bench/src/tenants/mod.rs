@@ -1,6 +1,5 @@
 //! Fleets whose tenants are users: another name with each request.
 
-#[allow(dead_code)] // the tests of the cli use the rest
 #[path = "../../../cli/tests/it/tenants/fleet.rs"]
 mod fleet;
 

@@ -85,12 +85,10 @@ impl Fleet {
     /// Starts the controller and the aggregators alone, and waits until they listen.
     pub(crate) fn without_services(policy: &str, tenants: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("policy.yaml"), policy).unwrap();
-        fs::write(directory.path().join("tenants.yaml"), tenants).unwrap();
-        let controller = controller(&directory, &free(), &free());
+        let controller = start_controller(&directory, policy, tenants);
         let parent = controller.address("listen");
         let zones = ZONES.map(|(name, _)| {
-            let aggregator = aggregator(name, parent, &free(), &free());
+            let aggregator = start_aggregator(name, parent);
             Zone { name, aggregator, services: Vec::new() }
         });
         Self { controller, zones: zones.into(), load: Vec::new(), directory }
@@ -275,6 +273,18 @@ fn free() -> String {
     "127.0.0.1:0".to_owned()
 }
 
+/// Starts a controller with these files in the directory, and waits until it listens.
+pub(crate) fn start_controller(directory: &TempDir, policy: &str, tenants: &str) -> Process {
+    fs::write(directory.path().join("policy.yaml"), policy).unwrap();
+    fs::write(directory.path().join("tenants.yaml"), tenants).unwrap();
+    controller(directory, &free(), &free())
+}
+
+/// Starts the aggregator of a zone, and waits until it listens.
+pub(crate) fn start_aggregator(zone: &str, controller: SocketAddr) -> Process {
+    aggregator(zone, controller, &free(), &free())
+}
+
 fn controller(directory: &TempDir, listen: &str, admin: &str) -> Process {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
@@ -288,7 +298,8 @@ fn aggregator(zone: &str, parent: SocketAddr, listen: &str, admin: &str) -> Proc
     Process::start(&[&flags[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
-fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
+/// Starts a service, and waits until it listens.
+pub(crate) fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
     let (parent, listen) = (format!("http://{parent}"), free());
     let common =
         ["service", "--zone", zone, "--aggregator", &parent, "--listen", &listen, "--buckets", BUCKET];

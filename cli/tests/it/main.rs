@@ -68,7 +68,6 @@ mod sockets;
 #[cfg(test)]
 mod stacked;
 #[cfg(test)]
-#[allow(dead_code)] // the measuring program uses the rest
 mod tenants;
 #[cfg(test)]
 mod tls;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fleet::{BUCKET, LOAD, metric};
+use crate::fleet::{BUCKET, LOAD, metric, policy, start_controller};
 use crate::process::{Process, http, http_get, until};
 
 /// The tenants, which ask for equally much, and their weights.
@@ -47,15 +47,11 @@ impl Mixed {
     /// Starts the fleet with this limit, and waits until every path answers.
     pub(crate) fn start(limit: u32, envoy: &Path, nginx: &Path) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name).display().to_string();
-        fs::write(path("policy.yaml"), crate::fleet::policy(limit, "enforce", false)).unwrap();
         let weight = |(name, weight): &(&str, f64)| format!("  {name}: {{ weight: {weight} }}\n");
         let tenants: String = WEIGHTS.iter().map(weight).collect();
-        fs::write(path("tenants.yaml"), format!("tenants:\n  default: {{ weight: 1 }}\n{tenants}")).unwrap();
+        let tenants = format!("tenants:\n  default: {{ weight: 1 }}\n{tenants}");
+        let controller = start_controller(&directory, &policy(limit, "enforce", false), &tenants);
         let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-        let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
-        let controller = Process::start(&[&files[..], &free].concat());
         let uplink = format!("http://{}", controller.address("listen"));
         let aggregator = Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat());
         let parent = format!("http://{}", aggregator.address("listen"));

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fleet::metric;
+use crate::fleet::{metric, start_aggregator, start_controller};
 use crate::kill::admin;
 use crate::process::{Process, http, http_get, message, run, until};
 
@@ -44,16 +44,8 @@ impl Fleet {
     pub(crate) fn start(policy: &str, tenants: &str, rules: Option<&str>, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
-        fs::write(path("policy.yaml"), policy).unwrap();
-        fs::write(path("tenants.yaml"), tenants).unwrap();
-        let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-        let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
-        let controller = Process::start(&[&files[..], &free].concat());
-        let parent = format!("http://{}", controller.address("listen"));
-        let zone = ["aggregator", "--zone", "zone-a", "--name", "zone-a", "--controller", &parent];
-        let aggregator = Process::start(&[&zone[..], &free].concat());
-
+        let controller = start_controller(&directory, policy, tenants);
+        let aggregator = start_aggregator("zone-a", controller.address("listen"));
         let parent = format!("http://{}", aggregator.address("listen"));
         let sockets = directory.path().display().to_string();
         let common = ["sidecar", "--zone", "zone-a", "--aggregator", &parent, "--sockets", &sockets];

@@ -2,16 +2,18 @@
 //! uses it too.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::fleet::{BUCKET, LOAD, policy};
+use crate::fleet::{BUCKET, LOAD, policy, service, start_aggregator, start_controller};
 use crate::process::{Process, http, until};
 
 /// The limit in requests/s.
 pub(crate) const LIMIT: u32 = 100;
+const ZONE: &str = "zone-a";
 /// So many names that hardly any is drawn twice.
 const NAMES: &str = "1000000000";
 
@@ -24,38 +26,23 @@ pub(crate) enum Limiter {
 
 /// The running processes.
 pub(crate) struct OneLimiter {
-    tiers: [Process; 2],
-    limiter: Process,
+    _processes: [Process; 3],
+    _directory: TempDir,
     target: String,
-    directory: TempDir,
 }
 
 impl OneLimiter {
     /// Starts the tiers and the limiter, and waits until it answers.
     pub(crate) fn start(kind: Limiter) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let path = |name: &str| directory.path().join(name).display().to_string();
-        fs::write(path("policy.yaml"), policy(LIMIT, "enforce", false)).unwrap();
-        fs::write(path("tenants.yaml"), "tenants: { default: { weight: 1 } }\n").unwrap();
-        let rules =
-            format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
-        fs::write(path("rules.yaml"), rules).unwrap();
-        let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let (policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
-        let files = ["controller", "--policy", &policy, "--tenants", &tenants, "--state-dir", &state];
-        let controller = Process::start(&[&files[..], &free].concat());
-        let parent = format!("http://{}", controller.address("listen"));
-        let aggregator = Process::start(&[&["aggregator", "--controller", &parent], &free[..]].concat());
-        let parent = format!("http://{}", aggregator.address("listen"));
-        let rules = path("rules.yaml");
-        let flags = match kind {
-            Limiter::Middleware => vec!["service", "--buckets", BUCKET, "--listen", "127.0.0.1:0"],
-            Limiter::Sidecar => {
-                let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-                [&["sidecar", "--no-sockets", "--rules", &rules], &ports[..]].concat()
-            }
+        let tenants = "tenants: { default: { weight: 1 } }\n";
+        let controller = start_controller(&directory, &policy(LIMIT, "enforce", false), tenants);
+        let aggregator = start_aggregator(ZONE, controller.address("listen"));
+        let parent = aggregator.address("listen");
+        let limiter = match kind {
+            Limiter::Middleware => service(ZONE, parent, &[]),
+            Limiter::Sidecar => sidecar(&directory, parent),
         };
-        let limiter = Process::start(&[&flags[..], &["--aggregator", &parent]].concat());
         let (address, path) = match kind {
             Limiter::Middleware => (limiter.address("listen"), format!("/{BUCKET}")),
             Limiter::Sidecar => (limiter.address("http"), "/check".to_owned()),
@@ -65,7 +52,7 @@ impl OneLimiter {
             (status == 200).then_some(())
         });
         let target = format!("http://{address}{path}");
-        Self { tiers: [controller, aggregator], limiter, target, directory }
+        Self { _processes: [controller, aggregator, limiter], _directory: directory, target }
     }
 
     /// Offers `rps` requests/s for this long. Returns the requests served in each second, and those that failed.
@@ -84,6 +71,17 @@ impl OneLimiter {
         let ended = lines.last().expect("the load prints its results");
         (lines[..lines.len() - 1].windows(2).map(second).collect(), at(ended, "failed"))
     }
+}
+
+/// Starts a sidecar that maps every request of the HTTP port to the bucket, by the same header as a service.
+fn sidecar(directory: &TempDir, parent: SocketAddr) -> Process {
+    let rules = directory.path().join("rules.yaml");
+    let text = format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
+    fs::write(&rules, text).unwrap();
+    let (rules, parent) = (rules.display().to_string(), format!("http://{parent}"));
+    let flags = ["sidecar", "--zone", ZONE, "--aggregator", &parent, "--no-sockets", "--rules", &rules];
+    let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    Process::start(&[&flags[..], &ports].concat())
 }
 
 /// The means of all windows of ten seconds from one on: the lowest, and the highest.
