@@ -290,7 +290,10 @@ impl Set {
         self.tokens = self.tokens.min(depth);
         let lapses = left.is_zero() || depth == Tokens::NONE;
         self.granted = if lapses { Default::default() } else { (granted, left) };
-        let missed = table.fill(id, self.tokens.plus(self.granted.0), depth);
+        // Two parts of a token are a whole one, for which requests in debt come first.
+        let mut debt = self.debt;
+        let free = self.tokens.plus(self.granted.0).pay(&mut debt);
+        let missed = table.fill(id, free, depth);
         let kept = 1.0 - elapsed.as_secs_f64() / parameters.pool_group_fade.as_secs_f64();
         self.group = (self.group * kept.max(0.0)).max(f64::from(fresh) + f64::from(missed));
     }
