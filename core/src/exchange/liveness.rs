@@ -13,6 +13,10 @@ const SILENCE_BASE: Duration = Duration::from_secs(3);
 /// The part that does, in report intervals.
 const SILENCE_INTERVALS: u32 = 10;
 
+/// The time from the end of a pause of a process to its next report: what was waiting is handled first, or a report
+/// of it alone would look like a surge.
+pub const CATCH_UP: Duration = Duration::from_millis(100);
+
 /// Returns the longest silence of a live peer whose stream has this report interval.
 pub fn silence_max(interval: Duration) -> Duration {
     SILENCE_BASE.saturating_add(interval.saturating_mul(SILENCE_INTERVALS))

@@ -171,7 +171,7 @@ async fn child_shutdown_is_immediate_while_the_parent_does_not_answer() {
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let mut child = Running::greet(&uri);
     let (_mute, _) = patiently(listener.accept()).await.unwrap();
-    until(&mut child.events, |event| matches!(event, ChildEvent::Opened).then_some(())).await;
+    until(&mut child.events, |event| matches!(event, ChildEvent::Reported).then_some(())).await;
     child.shutdown.cancel();
     patiently(child.task).await.unwrap();
     // A child that waited for the silence timeout would have emitted an event.

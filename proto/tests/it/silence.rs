@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::scripted::{ParentEvent, Running, Server, greeting, until};
+use crate::scripted::{ChildEvent, ParentEvent, Running, Server, greeting, until};
 
 /// Longer than the longest silence of a stream with the report interval of the scripted parent, 3.2 s.
 const PAUSE: Duration = Duration::from_secs(6);
@@ -105,14 +105,16 @@ async fn parent_that_was_paused_reads_what_waits_and_loses_no_child() {
 }
 
 #[test]
-fn child_that_was_paused_reads_what_waits_and_keeps_its_stream() {
+fn paused_child_reads_what_waits_before_it_reports() {
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     clients.block_on(async {
         let server = Server::start(9);
         let mut child = Running::greet(&server.uri());
         child.applied().await;
+        while child.events.try_recv().is_ok() {}
         // Everything in this process but the parent, which has threads of its own.
         std::thread::sleep(PAUSE);
+        assert!(matches!(child.events.recv().await, Some(ChildEvent::Applied(_))));
         let seq = child.applied().await.seq;
         while child.applied().await.seq < seq + 20 {}
         child.stop().await;

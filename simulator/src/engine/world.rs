@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::directive::Directives;
-use plimsoll_core::exchange;
+use plimsoll_core::exchange::{self, liveness::CATCH_UP};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 use plimsoll_core::stats::AdmissionFigures;
 use plimsoll_policy::Number;
 use rand::rngs::SmallRng;
 
-use super::clock::{ProcessClock, SimTime, micros};
+use super::clock::{ProcessClock, SimTime, micros, micros_of};
 use super::event_queue::EventQueue;
 use super::fleet::{Aggregator, Client, Controller, Fleet};
 use super::link::{Link, Quality};
@@ -288,12 +288,13 @@ impl<'a> World<'a> {
     }
 
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
-        // A process that stands still sends nothing, and reads later what it is sent.
+        // A process that stands still sends nothing, and reads later what it is sent. It reports as the driver does.
         if let Event::Report(stream) | Event::Down(stream) = event
             && let Child::Client(client) = self.streams[stream].child
             && let Some(until) = self.paused_until(client, now)
         {
-            return self.queue.plan(until, event);
+            let catch_up = if matches!(event, Event::Report(_)) { CATCH_UP } else { Duration::ZERO };
+            return self.queue.plan(until.plus(micros_of(catch_up)), event);
         }
         match event {
             Event::StartController => self.start_controller(now, (0.0, 0.0)),

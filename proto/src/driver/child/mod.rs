@@ -14,7 +14,7 @@ use std::sync::Arc;
 use plimsoll_core::directive::Directives;
 use plimsoll_core::exchange::Child;
 use plimsoll_core::exchange::backoff::{self, Backoff};
-use plimsoll_core::exchange::liveness::{self, Liveness};
+use plimsoll_core::exchange::liveness::{self, CATCH_UP, Liveness};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -182,6 +182,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         let mut decoder = DirectivesDecoder::default();
         let mut interval = self.child.with(|child, _| child.report_interval());
         let mut next_report = next_report.unwrap_or_else(|| Instant::now() + interval);
+        let mut was_late = false;
         let mut liveness = Liveness::new(self.child.now());
         let mut messages = 0_u32;
         let renewed = loop {
@@ -195,6 +196,12 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                 () = shutdown.cancelled() => break None,
                 renewed = &mut renewed, if self.outgoing.is_empty() && old.is_none() => break Some(renewed),
                 () = sleep_until(next_report), if self.outgoing.is_empty() => {
+                    // Only once: a process that is always late reports too.
+                    was_late = !was_late && next_report.elapsed() > interval;
+                    if was_late {
+                        next_report = Instant::now() + CATCH_UP;
+                        continue;
+                    }
                     let report = self.child.with(|child, now| {
                         interval = child.report_interval();
                         child.report(now)

@@ -29,6 +29,7 @@ pub(crate) struct ScriptedChild {
 #[derive(Debug)]
 pub(crate) enum ChildEvent {
     Opened,
+    Reported,
     Applied(Box<Directives>),
     Connected,
     Renewed,
@@ -44,6 +45,7 @@ impl Child for ScriptedChild {
 
     fn report(&mut self, now: MonoTime) -> Report {
         self.seq += 1;
+        let _ = self.events.send(ChildEvent::Reported);
         let head = Report { seq: self.seq, time: Some(now), ..Report::default() };
         let Report { definitions, tallies, .. } = self.greeting.clone();
         match self.seq {

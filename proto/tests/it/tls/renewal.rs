@@ -24,7 +24,7 @@ async fn renewed_certificate_continues_the_stream_and_nothing_is_rejected() {
         ChildEvent::Renewed => Some(()),
         ChildEvent::Disconnected(error) => panic!("the stream was lost: {error}"),
         ChildEvent::Connected => panic!("renewal is no new connection"),
-        ChildEvent::Opened | ChildEvent::Applied(_) | ChildEvent::Rejected(_) => None,
+        ChildEvent::Opened | ChildEvent::Reported | ChildEvent::Applied(_) | ChildEvent::Rejected(_) => None,
     })
     .await;
     // The old certificate ends, and the stream goes on.
