@@ -23,7 +23,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::{FUZZ, HEADROOM, QUOTA, Report, SIDECAR, TENANTS, TLS};
+use report::{FUZZ, HEADROOM, QUOTA, Report, SCALE, SIDECAR, TENANTS, TLS};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, headroom, fuzz, tls, sidecar and quota alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, scale, headroom, fuzz, tls, sidecar and quota alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
 }
@@ -43,11 +43,12 @@ pub(crate) struct Args {
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 17] = [
+const PARTS: [(&str, Measure); 18] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
     (TENANTS, crate::tenants::measure),
+    (SCALE, streams::scale::measure),
     (HEADROOM, headroom::measure),
     ("changes", changes::measure),
     ("outage", outage::measure),

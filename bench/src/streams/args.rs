@@ -23,8 +23,8 @@ use plimsoll_tls::Certificates;
 ///
 /// At SIGHUP every stream breaks, and all clients connect again at once.
 ///
-/// A client is the real limiter with the real driver of its stream, without the refill of its guard, which
-/// nothing on the wire depends on.
+/// A client is the real limiter with the real driver of its stream. Without `--names` its guard is not refilled,
+/// and nothing on the wire depends on that.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     /// Aggregator and number of streams to open to it, such as http://127.0.0.1:7410=1000; several may be
@@ -49,6 +49,13 @@ pub(crate) struct Args {
     /// Number of tenants; each client decides for one of them, and a directive has an entry for each
     #[arg(long, env = "PLIMSOLL_TENANTS", value_name = "COUNT", default_value_t = 10)]
     pub(super) tenants: usize,
+    /// Unlisted tenants of each client in each bucket, by whose names it decides instead: few of them often, most of
+    /// them seldom
+    #[arg(long, env = "PLIMSOLL_NAMES", value_name = "COUNT", requires = "controller_elsewhere")]
+    pub(super) names: Option<usize>,
+    /// Number of buckets of the names
+    #[arg(long, env = "PLIMSOLL_BUCKETS", value_name = "COUNT", default_value_t = 1, requires = "names")]
+    pub(super) buckets: usize,
     /// Requests/s that each client decides
     #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE", default_value_t = 10.0)]
     pub(super) rps: f64,

@@ -13,14 +13,22 @@ use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 use plimsoll_proto::driver::child::traffic::Traffic;
 use plimsoll_proto::driver::child::{Observer, StreamError};
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
 
-use super::controller::{BUCKET, decision_of, tenant};
+use super::controller::{BUCKET, bucket, decision_of, tenant};
 use super::kills::Kills;
 use super::propagation::Propagation;
 use super::storm::Storm;
 
 /// Keys of a client besides one for each tenant in the directives.
 const KEYS_SPARE: usize = 4;
+/// Keys of a client for each name that it decides for: of busy names, light ones, and some that are free.
+const KEYS_PER_NAME: usize = 3;
+/// The interval at which the guards of names are refilled.
+pub(crate) const REFILL: Duration = Duration::from_millis(10);
+/// Name number `x^SKEW` of all, for x evenly in 0..1.
+const SKEW: i32 = 3;
 
 /// The shared counts of the clients of one aggregator.
 #[derive(Debug, Default)]
@@ -33,11 +41,16 @@ pub(crate) struct Clients {
     pub(crate) lost: AtomicU64,
     /// Decided requests.
     pub(crate) asked: AtomicU64,
+    pub(crate) admitted: AtomicU64,
 }
 
 /// The requests that a client decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
+    /// The tenants in the directives, of which it decides for one.
+    pub(crate) tenants: usize,
+    /// Unlisted names of its own and buckets, for which it decides instead.
+    pub(crate) names: Option<(usize, usize)>,
     /// Requests/s.
     pub(crate) rps: f64,
     /// Time from the first report on; `None` is for ever.
@@ -48,8 +61,9 @@ pub(crate) struct Load {
 #[derive(Debug)]
 pub(crate) struct Client {
     subscription: Subscription,
-    bucket: BucketHandle,
-    tenant: String,
+    /// The keys that it decides for.
+    targets: Vec<(BucketHandle, String)>,
+    rng: SmallRng,
     load: Load,
     /// Requests that are due and not yet decided, below 1.
     due: f64,
@@ -63,13 +77,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Creates client `number`, which decides requests of one of `tenants`.
-    pub(crate) fn new(
-        number: usize,
-        tenants: usize,
-        load: Load,
-        clients: Arc<Clients>,
-    ) -> anyhow::Result<Self> {
+    /// Creates client `number`.
+    pub(crate) fn new(number: usize, load: Load, clients: Arc<Clients>) -> anyhow::Result<Self> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
         let identity = Identity {
@@ -79,14 +88,22 @@ impl Client {
             zone: Zone::new("default")?,
             role: Role::Client,
         };
-        let (limiter, subscription) =
-            Limiter::without_transport(identity, tenants + KEYS_SPARE, 0, number as u64);
-        let bucket = limiter.bucket(BUCKET)?;
-        let tenant = tenant(number % tenants.max(1));
+        let keys =
+            load.names.map_or(load.tenants + KEYS_SPARE, |(names, buckets)| names * buckets * KEYS_PER_NAME);
+        let (limiter, subscription) = Limiter::without_transport(identity, keys, 0, number as u64);
+        let targets = match load.names {
+            None => vec![(limiter.bucket(BUCKET)?, tenant(number % load.tenants.max(1)))],
+            Some((names, buckets)) => {
+                let of = |at| {
+                    Ok((limiter.bucket(&bucket(at % buckets))?, format!("user-{number}-{}", at / buckets)))
+                };
+                (0..names * buckets).map(of).collect::<anyhow::Result<_>>()?
+            }
+        };
         Ok(Self {
             subscription,
-            bucket,
-            tenant,
+            targets,
+            rng: SmallRng::seed_from_u64(number as u64),
             load,
             due: 0.0,
             reported: None,
@@ -98,8 +115,14 @@ impl Client {
     }
 
     /// A handle for decisions on another thread.
-    pub(crate) fn bucket(&self) -> BucketHandle {
-        self.bucket.clone()
+    pub(crate) fn bucket(&self) -> Option<BucketHandle> {
+        self.targets.first().map(|(bucket, _)| bucket.clone())
+    }
+
+    /// Refills its guards, and decides what is due.
+    pub(crate) fn tick(&mut self, now: MonoTime) {
+        self.subscription.on_tick(now);
+        self.decide_due(now);
     }
 
     /// Decides the requests that are due since the last report, also those of a time without a stream.
@@ -112,7 +135,11 @@ impl Client {
         self.due += self.load.rps * since.as_secs_f64();
         while self.due >= 1.0 {
             self.due -= 1.0;
-            let _ = self.bucket.admit(&self.tenant);
+            let at = self.rng.random::<f64>().powi(SKEW) * self.targets.len() as f64;
+            let target = self.targets.get(at as usize);
+            if target.is_some_and(|(bucket, tenant)| bucket.admit(tenant).is_admit()) {
+                self.clients.admitted.fetch_add(1, Ordering::Relaxed);
+            }
             self.clients.asked.fetch_add(1, Ordering::Relaxed);
         }
     }

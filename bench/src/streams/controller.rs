@@ -33,6 +33,11 @@ pub(crate) struct TimedController {
     _directory: TempDir,
 }
 
+/// The name of a bucket of unlisted names.
+pub(crate) fn bucket(number: usize) -> String {
+    format!("{BUCKET}-{number}")
+}
+
 /// The name of a tenant.
 pub(crate) fn tenant(number: usize) -> String {
     format!("tenant-{number}")

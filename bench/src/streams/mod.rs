@@ -25,12 +25,12 @@ use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use args::Args;
 use args::Target;
-use client::{Client, Clients, Connections, Load};
+use client::{Client, Clients, Connections, Load, REFILL};
 use controller::TimedController;
 use decider::Decider;
 use process::TooFewFiles;
@@ -166,17 +166,21 @@ async fn open_streams(
     for number in 0..most {
         let open = targets.iter().zip(&runtimes).filter(|((target, _), _)| number < target.streams);
         for ((target, clients), runtime) in open {
-            let load = Load { rps: args.rps, lasts: args.ask_for };
-            let client = Client::new(opened, args.tenants, load, Arc::clone(clients))?;
+            let names = args.names.map(|names| (names, args.buckets));
+            let load = Load { tenants: args.tenants, names, rps: args.rps, lasts: args.ask_for };
+            let client = Client::new(opened, load, Arc::clone(clients))?;
             // The deciding thread decides far more than all clients together, which would hide their missing
             // counts.
             if number == 0 && !args.controller_elsewhere {
-                deciding.push(client.bucket());
+                deciding.extend(client.bucket());
             }
             let mut dial = args.dial(target)?;
             // Opened ahead, so that a storm is spent on handshakes.
             let mut spare = args.forget_sessions.then(|| args.dial(target)).transpose()?;
             let (client, clients) = (Shared::new(client), Arc::clone(clients));
+            if args.names.is_some() {
+                runtime.spawn(tick(client.clone()));
+            }
             let (stop, mut network) = (stop.clone(), network.clone());
             runtime.spawn(async move {
                 while network.wait_for(|is_up| *is_up).await.is_ok() {
@@ -197,6 +201,16 @@ async fn open_streams(
         }
     }
     Decider::start(deciding, stop)
+}
+
+/// Ticks a client. Never ends.
+async fn tick(client: Shared<Client>) {
+    let mut ticks = interval(REFILL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        client.with(|client, now| client.tick(now));
+    }
 }
 
 /// Starts a runtime of two threads, which ends when `stop` is cancelled.

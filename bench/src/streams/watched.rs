@@ -37,6 +37,8 @@ pub(super) struct Figures {
     storm_s: Option<f64>,
     /// Requests that the clients have decided since they began.
     asked: u64,
+    /// Those of them that were admitted.
+    admitted: u64,
     decision: PropagationFigures,
     kill: KillFigures,
     up_bytes_per_client_s: f64,
@@ -73,6 +75,7 @@ impl Watched {
             storms,
             storm_s: storm_took.map(|took| took.as_secs_f64()),
             asked: clients.asked.load(Ordering::Relaxed),
+            admitted: clients.admitted.load(Ordering::Relaxed),
             decision: clients.propagation.figures(now, connected),
             kill: clients.kills.figures(),
             up_bytes_per_client_s: rate(bytes.0, self.bytes.0),

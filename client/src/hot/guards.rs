@@ -215,11 +215,11 @@ impl Guards {
             let is_class = place.key == place.default_key;
             if is_class {
                 offered.measure_established(span.unwrap_or_default(), &self.parameters);
+                offered.bucket.measure(span, &self.parameters);
             }
             // A guard reads the load of its directive: that of a class from its beginning.
             let is_read = is_class || self.set.contains_key(&place.key);
             offered.directive.measure(span.filter(|_| is_read), &self.parameters);
-            offered.bucket.measure(span, &self.parameters);
         }
         for (id, set) in &mut self.set {
             set.measured = set.measured.saturating_add(1);

@@ -15,13 +15,15 @@ const COMPARISONS: &str = "\n## Before and after";
 
 /// The parts with a section of their own, and the section's text, which begins with its head.
 pub(super) const TENANTS: &str = "tenants";
+pub(super) const SCALE: &str = "scale";
 pub(super) const HEADROOM: &str = "headroom";
 pub(super) const FUZZ: &str = "fuzz";
 pub(super) const TLS: &str = "tls";
 pub(super) const SIDECAR: &str = "sidecar";
 pub(super) const QUOTA: &str = "quota";
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 7] = [
     (TENANTS, include_str!("tenants.md")),
+    (SCALE, include_str!("scale.md")),
     (HEADROOM, include_str!("headroom.md")),
     (FUZZ, include_str!("fuzz.md")),
     (TLS, include_str!("tls.md")),

@@ -1,6 +1,7 @@
 //! Aggregators with many clients, each with its own stream, opened and timed by `plimsoll-bench streams`.
 
 pub(super) mod fanout;
+pub(super) mod scale;
 pub(super) mod starved;
 pub(super) mod storm;
 pub(super) mod tls;
@@ -41,14 +42,24 @@ impl Streams {
 
     /// Does the same by addresses of this scheme, with more flags of the tool.
     fn start_with(scheme: &str, aggregators: &[(&Process, usize)], every: Duration, more: &[&str]) -> Self {
+        Self::open(scheme, aggregators, every, &[&["--listen", CONTROLLER], more].concat())
+    }
+
+    /// Opens streams to aggregators that have a controller of their own, whose limits stay as they are.
+    fn below(aggregators: &[(&Process, usize)], every: Duration, more: &[String]) -> Self {
+        let more: Vec<&str> = more.iter().map(String::as_str).collect();
+        Self::open("http", aggregators, every, &[&["--controller-elsewhere"], &more[..]].concat())
+    }
+
+    fn open(scheme: &str, aggregators: &[(&Process, usize)], every: Duration, more: &[&str]) -> Self {
         let targets = aggregators
             .iter()
             .map(|(aggregator, streams)| format!("{scheme}://{}={streams}", aggregator.address("listen")));
         let pids = aggregators.iter().map(|(aggregator, _)| aggregator.id().to_string());
         let (targets, pids) = (targets.collect::<Vec<_>>().join(","), pids.collect::<Vec<_>>().join(","));
         let every = format!("{}ms", every.as_millis());
-        let args = ["streams", "--aggregator", &targets, "--pid", &pids, "--listen", CONTROLLER];
-        Self(Process::spawn_program("plimsoll-bench", &[&args[..], &["--every", &every], more].concat()))
+        let args = ["streams", "--aggregator", &targets, "--pid", &pids, "--every", &every];
+        Self(Process::spawn_program("plimsoll-bench", &[&args[..], more].concat()))
     }
 
     /// The lines of output so far.
