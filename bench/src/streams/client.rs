@@ -25,8 +25,6 @@ use super::storm::Storm;
 const KEYS_SPARE: usize = 4;
 /// Keys of a client for each name that it decides for: of busy names, light ones, and some that are free.
 const KEYS_PER_NAME: usize = 3;
-/// The interval at which the guards of names are refilled.
-pub(crate) const REFILL: Duration = Duration::from_millis(10);
 /// Name number `x^SKEW` of all, for x evenly in 0..1.
 const SKEW: i32 = 3;
 

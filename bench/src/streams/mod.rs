@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use plimsoll_core::law::Parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use serde::Serialize;
@@ -30,8 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use args::Args;
 use args::Target;
-use client::{Client, Clients, Connections, Load, REFILL};
+use client::{Client, Clients, Connections, Load};
 use controller::TimedController;
+pub(crate) use controller::bucket;
 use decider::Decider;
 use process::TooFewFiles;
 use watched::{Figures, Watched};
@@ -205,7 +207,7 @@ async fn open_streams(
 
 /// Ticks a client. Never ends.
 async fn tick(client: Shared<Client>) {
-    let mut ticks = interval(REFILL);
+    let mut ticks = interval(Parameters::default().refill);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

@@ -10,6 +10,7 @@ use super::{Streams, median};
 use crate::fleet::{metric, start_aggregator, start_controller};
 use crate::measure::report::Report;
 use crate::process::{Process, http_get};
+use crate::streams::bucket;
 use crate::streams::process::{processor_time, resident_bytes};
 
 const BUCKETS: usize = 10;
@@ -96,8 +97,8 @@ pub(crate) fn measure(report: &mut Report) {
 /// Buckets that the load exceeds.
 fn policy() -> String {
     let limit = 2 * CLIENTS_PER_ZONE * RPS_PER_CLIENT / BUCKETS / OFFERED;
-    let bucket = |number| format!("  streams-{number}: {{ limit: {limit}, mode: enforce }}\n");
-    let buckets: String = (0..BUCKETS).map(bucket).collect();
+    let line = |number| format!("  {}: {{ limit: {limit}, mode: enforce }}\n", bucket(number));
+    let buckets: String = (0..BUCKETS).map(line).collect();
     format!("buckets:\n{buckets}rollout: {{ require_gates: false }}\nguardrails: off\n")
 }
 
