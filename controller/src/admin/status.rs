@@ -319,14 +319,14 @@ fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
 }
 
 fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
-    let (durable, stale) = (brain.durable(), brain.stale_aggregators(now));
+    let (durable, stale) = (brain.durable(), brain.stale_aggregators());
     let status = |place: &Place| {
         let mut sessions = brain.sessions.iter();
         let child = sessions.find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
         let registered = brain.aggregators.get(place);
         let expired = durable.expired.iter().find(|expired| expired.is_at(place));
         let last_report = expired.map(|expired| expired.age_s(brain.unix_s()) as f64);
-        let last_report_s = last_report.unwrap_or_else(|| brain.silence(now, place).as_secs_f64());
+        let last_report_s = last_report.unwrap_or_else(|| brain.silence(place).as_secs_f64());
         AggregatorStatus {
             zone: place.0.to_string(),
             name: place.1.to_string(),
@@ -340,7 +340,7 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
             silent_s: registered.map_or(last_report_s, |aggregator| aggregator.silent_for.as_secs_f64()),
             stale: stale.contains(place),
             expired: expired.is_some(),
-            name_conflict: registered.is_some_and(|aggregator| aggregator.has_name_conflict(now)),
+            name_conflict: registered.is_some_and(|aggregator| brain.has_name_conflict(aggregator)),
         }
     };
     brain.known_aggregators().iter().map(status).collect()

@@ -1,4 +1,5 @@
-//! The time since the last report of each aggregator, by the controller's own clock. Pure.
+//! The time since the last report of each aggregator, in the controller's own progress: a time in which the
+//! controller did not run is no silence of an aggregator. Pure.
 //!
 //! The control law counts silence differently: an aggregator's silence grows only while other aggregators
 //! report, because a controller without any reports is cut off itself. A canary is ended in either case:

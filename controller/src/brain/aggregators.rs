@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_core::names::{Bucket, nearest};
-use plimsoll_core::quantity::{MonoTime, Rate};
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId};
+use plimsoll_core::rollout::gates::StaleZone;
 
 use super::Brain;
-use crate::aggregators::Place;
+use crate::aggregators::{Aggregator, Place};
 use crate::bucket::BucketState;
 
 /// Why an aggregator cannot be forgotten.
@@ -54,18 +55,18 @@ impl Brain {
 
     /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
     /// They are remembered as expired.
-    pub(super) fn expire_aggregators(&mut self, now: MonoTime, unix_s: i64) {
+    pub(super) fn expire_aggregators(&mut self, unix_s: i64) {
         let expired = self.durable.expired.prune(unix_s);
         self.pending_saves.note_wanted(!expired.is_empty());
         let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
         let mut gone = Vec::new();
-        if !kept && self.takeover.has_waited(now, &self.parameters) {
+        if !kept && self.takeover.has_waited(self.progress.now(), &self.parameters) {
             let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
             gone.extend(missing.cloned());
         }
         gone.extend(self.aggregators.remove_absent(kept));
         for place in gone {
-            let silent_s = i64::try_from(self.liveness.silence(now, &place).as_secs()).unwrap_or(i64::MAX);
+            let silent_s = i64::try_from(self.silence(&place).as_secs()).unwrap_or(i64::MAX);
             let released: Vec<(Bucket, Rate)> =
                 self.buckets.as_slice().iter().filter_map(|bucket| bucket.hold_of(&place)).collect();
             self.durable.expired.add(place.clone(), unix_s.saturating_sub(silent_s), released);
@@ -124,8 +125,8 @@ impl Brain {
     }
 
     /// The aggregators without a report for too long, expired ones included.
-    pub(crate) fn stale_aggregators(&self, now: MonoTime) -> BTreeSet<Place> {
-        let stale = self.liveness.stale(now).map(|(place, _)| place.clone());
+    pub(crate) fn stale_aggregators(&self) -> BTreeSet<Place> {
+        let stale = self.liveness.stale(self.progress.now()).map(|(place, _)| place.clone());
         stale.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
     }
 
@@ -134,8 +135,18 @@ impl Brain {
         self.last_tick.unix_s.unwrap_or_default()
     }
 
-    /// The time since the last report of an aggregator that has not expired.
-    pub(crate) fn silence(&self, now: MonoTime, place: &Place) -> Duration {
-        self.liveness.silence(now, place)
+    /// Returns true while two processes of this aggregator's name replace each other.
+    pub(crate) fn has_name_conflict(&self, aggregator: &Aggregator) -> bool {
+        aggregator.has_name_conflict(self.progress.now())
+    }
+
+    /// The zone of the aggregator without a report for the longest time, if that is too long.
+    pub(super) fn stalest(&self) -> Option<StaleZone> {
+        self.liveness.stalest(self.progress.now())
+    }
+
+    /// The time since the last report of an aggregator that has not expired, without pauses of this process.
+    pub(crate) fn silence(&self, place: &Place) -> Duration {
+        self.liveness.silence(self.progress.now(), place)
     }
 }

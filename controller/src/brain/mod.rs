@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 use plimsoll_core::directive::{Board, Epoch};
 use plimsoll_core::exchange::Asker;
+use plimsoll_core::exchange::liveness::Progress;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
@@ -72,6 +73,8 @@ pub struct Brain {
     /// The end of the time in which a controller that has lost its state learns kills from generations.
     learns_kills_until: Option<MonoTime>,
     last_tick: LastTick,
+    /// The clock by which children are silent.
+    progress: Progress,
     parameters: Parameters,
     pub(crate) sessions: Sessions,
     pub(crate) aggregators: Aggregators,
@@ -122,6 +125,7 @@ impl Brain {
             kills: KillRelay::new(instance),
             learns_kills_until: (!has_state).then(|| now + kill::LEARNED_WITHIN),
             last_tick: LastTick { at: now, unix_s: None },
+            progress: Progress::new(now),
             parameters,
             sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),
             aggregators: Aggregators::default(),

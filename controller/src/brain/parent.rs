@@ -112,7 +112,7 @@ impl Brain {
         self.introduce_keys();
         self.note_counts(&entered);
         self.aggregators.enter(place, report, &entered);
-        self.liveness.on_report(now, place);
+        self.liveness.on_report(self.progress.now(), place);
         self.record_evidence(stream, report, before, &entered, place);
         Ok(())
     }
@@ -136,7 +136,9 @@ impl Brain {
         let (place, instance) = ((identity.zone.clone(), identity.name.clone()), identity.instance);
         let child = self.sessions.open(now, stream, identity)?;
         self.policies.in_force.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
-        if let Some(replaced) = self.aggregators.greet(now, place.clone(), instance, report.holds.clone()) {
+        let progress = self.progress.now();
+        if let Some(replaced) = self.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
+        {
             self.sessions.remove(replaced);
             self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
         }

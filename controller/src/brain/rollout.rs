@@ -67,12 +67,13 @@ impl Brain {
     pub(super) fn tick_rollouts(&mut self, now: MonoTime, unix_s: i64) {
         self.record_weighed();
         let renewed = self.renew_evidence(unix_s);
-        let stale = self.liveness.stalest(now);
+        let stale = self.stalest();
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
         let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
         // A stale aggregator has ended the canaries by now; one that is not expected back is forgotten.
         let (aggregators, known) = (&self.aggregators, &self.durable.children);
-        self.liveness.forget_stale(now, |place| aggregators.contains(place) || known.contains(place));
+        let progress = self.progress.now();
+        self.liveness.forget_stale(progress, |place| aggregators.contains(place) || known.contains(place));
         let stamped = self.durable.stamp(unix_s);
         self.pending_saves.note_change(outcome.changed || renewed);
         self.pending_saves.note_wanted(outcome.saves || stamped);
@@ -136,7 +137,7 @@ impl Brain {
         force: Option<&Text>,
     ) -> Result<Change, RolloutError> {
         let (mut durable, policy) = (self.durable.clone(), &self.policies.in_force);
-        let (stale, promotion) = (self.liveness.stalest(now), Promotion { entry, to, force });
+        let (stale, promotion) = (self.stalest(), Promotion { entry, to, force });
         self.rollouts.promote(&mut durable, policy, now, stale.as_ref(), promotion)?;
         durable.history.pop_back().ok_or_else(|| RolloutError::unknown(policy, entry))
     }
@@ -154,7 +155,7 @@ impl Brain {
         to: Option<Mode>,
         force: Option<&Text>,
     ) -> Result<Change, RolloutError> {
-        let stale = self.liveness.stalest(now);
+        let stale = self.stalest();
         let promotion = Promotion { entry, to, force };
         let policy = &self.policies.in_force;
         self.rollouts.promote(&mut self.durable, policy, now, stale.as_ref(), promotion)?;
@@ -189,7 +190,7 @@ impl Brain {
 
     /// The judgement of the gate out of an entry's present stage. `None` for an enforced entry.
     pub(crate) fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
-        self.rollouts.judge(now, &self.durable, entry, rollout, self.liveness.stalest(now).as_ref())
+        self.rollouts.judge(now, &self.durable, entry, rollout, self.stalest().as_ref())
     }
 
     /// The evidence of an entry's present stage so far.

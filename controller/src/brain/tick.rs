@@ -22,15 +22,16 @@ impl Brain {
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.last_tick.at);
         self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
+        let ran = self.progress.on_tick(now, self.parameters.tick);
         self.on_time(now, unix_s);
-        self.aggregators.on_tick(since_last, &self.parameters);
+        self.aggregators.on_tick(ran, &self.parameters);
         self.sample_minute(now, unix_s);
-        self.expire_aggregators(now, unix_s);
+        self.expire_aggregators(unix_s);
         self.evict_keys(now);
         self.drop_idle_buckets(now);
         self.sessions.prune(now);
         self.buckets.find_nearest(&self.policies.in_force);
-        self.takeover.on_tick(now, &mut self.aggregators, &self.parameters);
+        self.takeover.on_tick(self.progress.now(), &mut self.aggregators, &self.parameters);
         self.apply_law(now, since_last, unix_s);
         self.tick_traffic(now);
         self.aggregators.clear_fresh();
@@ -51,7 +52,7 @@ impl Brain {
         let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
         let is_served = |place: &Place| self.aggregators.get(place).is_some_and(|it| it.served);
         let all_served = self.durable.children.iter().all(is_served);
-        let reserved_share = self.takeover.reserved_share(now, all_served, &self.parameters);
+        let reserved_share = self.takeover.reserved_share(self.progress.now(), all_served, &self.parameters);
         let is_judged = tick.leading
             && !any_missing
             && tick.aggregators.iter().all(|(_, it)| it.served && !it.is_silent(tick.parameters));

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use plimsoll_admin::other_controllers;
-use plimsoll_core::quantity::MonoTime;
 use plimsoll_proto::shared::Shared;
 
 use crate::aggregators::Place;
@@ -28,7 +27,7 @@ pub(crate) async fn follow(brain: Shared<Brain>) {
         let (current, cut, others, lost) = brain.with(|brain, now| {
             let others = brain.leadership.others.take_unlogged(now);
             let lost = brain.leadership.take_unlogged(now);
-            (Snapshot::of(brain, now), brain.sessions.take_cut(), others, lost)
+            (Snapshot::of(brain), brain.sessions.take_cut(), others, lost)
         });
         other_controllers::log(others);
         if let Some(LostLead { to, through }) = lost {
@@ -53,12 +52,12 @@ pub(crate) async fn follow(brain: Shared<Brain>) {
 }
 
 impl Snapshot {
-    fn of(brain: &Brain, now: MonoTime) -> Self {
+    fn of(brain: &Brain) -> Self {
         let in_conflict =
-            brain.aggregators.iter().filter(|(_, aggregator)| aggregator.has_name_conflict(now));
+            brain.aggregators.iter().filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
         Self {
             registered: brain.aggregators.iter().map(|(place, _)| place.clone()).collect(),
-            stale: brain.stale_aggregators(now),
+            stale: brain.stale_aggregators(),
             expired: brain.durable().expired.iter().map(|expired| expired.place()).collect(),
             in_conflict: in_conflict.map(|(place, _)| place.clone()).collect(),
         }

@@ -34,6 +34,14 @@ pub struct Waited {
     checked: MonoTime,
 }
 
+/// The clock of a process's own progress, read at its ticks. It stands still while the process does not run, so that
+/// a pause is no silence of its children.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    ran_until: MonoTime,
+    ticked: MonoTime,
+}
+
 /// The silence of the peer of one stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Liveness {
@@ -53,6 +61,29 @@ impl Waited {
         self.total = self.total.saturating_add(waited);
         self.checked = now;
         self.total
+    }
+}
+
+impl Progress {
+    /// Ticks later than this many were late because the process did not run.
+    const TICKS: u32 = 4;
+
+    /// Begins at `now`.
+    pub const fn new(now: MonoTime) -> Self {
+        Self { ran_until: now, ticked: now }
+    }
+
+    /// Advances to a tick and returns the time since the last one in which the process ran: a longer pause counts as
+    /// four ticks.
+    pub fn on_tick(&mut self, now: MonoTime, tick: Duration) -> Duration {
+        let ran = now.since(self.ticked).min(tick * Self::TICKS);
+        *self = Self { ran_until: self.ran_until + ran, ticked: now };
+        ran
+    }
+
+    /// Returns the progress at the last tick.
+    pub const fn now(self) -> MonoTime {
+        self.ran_until
     }
 }
 
@@ -132,6 +163,15 @@ mod tests {
         }
         assert!(!liveness.is_dead(at(4_500), long));
         assert!(liveness.is_dead(at(4_500), short));
+    }
+
+    #[test]
+    fn progress_stands_still_during_a_pause() {
+        let (tick, mut progress) = (Duration::from_millis(500), Progress::new(at(7)));
+        for (now, ran) in [(507, 500), (1_507, 1_000), (301_507, 2_000), (302_007, 500)] {
+            assert_eq!(progress.on_tick(at(now), tick), Duration::from_millis(ran), "{now}");
+        }
+        assert_eq!(progress.now(), at(4_007));
     }
 
     proptest! {

@@ -134,7 +134,7 @@ fn zone_without_reports_for_a_minute_ends_the_canary_unless_it_left() {
         fleet.run(2.0);
         assert_eq!(mode(&fleet), kept);
         fleet.run(10.0);
-        assert_eq!(fleet.brain.stale_aggregators(fleet.now()).len(), 1, "the zone stays stale");
+        assert_eq!(fleet.brain.stale_aggregators().len(), 1, "the zone stays stale");
         let again =
             fleet.brain.promote(fleet.now(), "api", Some(Mode::Canary), Some(&Text::new("new").unwrap()));
         assert_eq!(again.is_ok(), file == "canary", "it ends no later canary");

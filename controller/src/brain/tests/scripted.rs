@@ -289,6 +289,12 @@ impl Fleet {
         }
     }
 
+    /// Lets the brain alone for some seconds, in which clients decide by what they hold.
+    pub(super) fn pauses(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+        self.zones.iter_mut().for_each(|zone| zone.passes(Duration::from_secs(seconds)));
+    }
+
     /// Ticks the brain, and sends its directives.
     pub(super) fn tick(&mut self) {
         let now = self.now();

@@ -154,11 +154,11 @@ fn silent_aggregator_expires_with_its_share_and_is_remembered_over_a_restart_unt
     fleet.restarts();
     fleet.run(60.0);
     assert_eq!(expired(&fleet), lost);
-    assert!(fleet.brain.stale_aggregators(fleet.now()).len() == 1);
+    assert!(fleet.brain.stale_aggregators().len() == 1);
     fleet.zones[1].cut = false;
     fleet.run(1.0);
     assert_eq!(expired(&fleet), []);
-    assert!(fleet.brain.stale_aggregators(fleet.now()).is_empty());
+    assert!(fleet.brain.stale_aggregators().is_empty());
 }
 
 #[test]
@@ -203,4 +203,21 @@ fn expired_aggregator_is_forgotten_once_that_is_saved() {
     fleet.brain.forget("b/b-aggregator").unwrap();
     assert!(!fleet.brain.is_saved());
     assert_eq!(expired(&fleet), []);
+}
+
+/// A controller that was frozen finds one aggregator's report of before the pause in its hands, and others silent.
+#[test]
+fn own_pause_is_no_silence_of_aggregators() {
+    for seconds in [2, 60, 300] {
+        let mut fleet = settled(enforced());
+        let now = fleet.now();
+        fleet.zones[0].exchange(&mut fleet.brain, now);
+        fleet.pauses(seconds);
+        fleet.tick();
+        assert!(fleet.brain.stale_aggregators().is_empty(), "{seconds} s");
+        fleet.zones.iter_mut().for_each(Scripted::reconnects);
+        fleet.run(2.0);
+        assert_eq!((fleet.presences(), expired(&fleet)), (2.0, vec![]), "{seconds} s");
+        check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
+    }
 }
