@@ -144,8 +144,9 @@ impl Tables {
         );
         for Bound { scenario, judgement, largest } in &self.bounds {
             let Judgement { figure, bounds: (_, max), window_s: (from, to), .. } = judgement;
-            let [slow, quick] = largest.map(percent);
-            let most = percent(Some(*max));
+            let shown = if figure.ends_with("_rps") { rate } else { percent };
+            let [slow, quick] = largest.map(shown);
+            let most = shown(Some(*max));
             writeln!(text, "| {scenario} | `{figure}` | {from}, {to} | {most} | {slow} | {quick} |")?;
         }
         Ok(text)
@@ -189,6 +190,10 @@ fn percent(value: Option<f64>) -> String {
     // Rounded before printing, so that no zero has a sign.
     let rounded = |value: f64| (value * 1e4).round() / 1e2 + 0.0;
     value.map_or("-".to_owned(), |value| format!("{:.2} %", rounded(value)))
+}
+
+fn rate(value: Option<f64>) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.1} rps"))
 }
 
 /// Writes the tables between the markers of the document.

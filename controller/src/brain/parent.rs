@@ -137,7 +137,8 @@ impl Brain {
         let child = self.sessions.open(now, stream, identity)?;
         self.policies.in_force.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
         let progress = self.progress.now();
-        if let Some(replaced) = self.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
+        if let Some(replaced) =
+            self.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
         {
             self.sessions.remove(replaced);
             self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
