@@ -47,6 +47,9 @@ pub struct Report {
     /// From an aggregator, in a greeting: the parts of limits that it enforces while the controller is silent.
     #[prost(message, repeated, tag = "13")]
     pub holds: ::prost::alloc::vec::Vec<Hold>,
+    /// Modes of buckets: in a greeting all that have something to say, later those that changed.
+    #[prost(message, repeated, tag = "64")]
+    pub modes: ::prost::alloc::vec::Vec<BucketMode>,
     /// Ids of the keys whose counts changed since the previous report of this stream, ascending. Each id is
     /// encoded as the number of ids skipped since the one before it; the first id of a part as the number of ids
     /// below it.
@@ -111,6 +114,20 @@ pub struct Report {
     /// From an aggregator: another controller of which a child below knows. Shown to operators, without effect.
     #[prost(message, optional, tag = "55")]
     pub other_controller: ::core::option::Option<Controller>,
+}
+/// Mode of a bucket at a child.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct BucketMode {
+    #[prost(string, tag = "1")]
+    pub bucket: ::prost::alloc::string::String,
+    /// From an aggregator, in a greeting: mode that a controller sent it. A controller without a state restores its
+    /// stages from these.
+    #[prost(enumeration = "Mode", tag = "2")]
+    pub directed: i32,
+    /// Clients that carry out less than the mode that they were sent: 0 or 1 from a client, the number of those
+    /// connected below from an aggregator.
+    #[prost(uint32, tag = "3")]
+    pub unapplied: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Controller {

@@ -28,6 +28,7 @@ pub use weighing::{INSTANCE_WEIGHT_MAX, Weighing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::decision::Mode;
 use crate::directive::{Epoch, Leader};
 use crate::exchange::Path;
 use crate::kill::drill::{Drill, Spread};
@@ -55,6 +56,15 @@ pub struct KeyDefinition {
     /// Any other parent forgets its own counts of the key: they cannot tell lost counts from those that
     /// another parent counted, nor this key from an earlier one of the same name.
     pub continues: bool,
+}
+
+/// The mode of a bucket at a child.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReportedMode {
+    /// From an aggregator, in a greeting: the mode that a controller sent it.
+    pub directed: Option<Mode>,
+    /// The clients, this one or those connected below, that carry out less than the mode that they were sent.
+    pub unapplied: u32,
 }
 
 /// One message from a child to its parent.
@@ -111,6 +121,8 @@ pub struct Report {
     pub unsubscriptions: Vec<Bucket>,
     /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
     pub holds: BTreeMap<Bucket, Rate>,
+    /// The modes of buckets: in a greeting all that have something to say, then only changes.
+    pub modes: BTreeMap<Bucket, ReportedMode>,
     /// From a client, in a greeting: the unlisted names that it holds as established, which an aggregator that has
     /// just started does not know.
     pub established: BTreeSet<Key>,
@@ -196,6 +208,10 @@ impl Report {
         first.established.append(&mut later.established);
         for (bucket, hold) in later.holds {
             first.holds.entry(bucket).or_insert(hold);
+        }
+        for (bucket, mode) in later.modes {
+            let held = first.modes.entry(bucket).or_insert(mode);
+            *held = mode.max(*held);
         }
         first.definitions.append(&mut later.definitions);
         first.tallies = first.tallies.merge(later.tallies);

@@ -23,8 +23,12 @@ fn is_valid_rate(rate: Rate) -> bool {
 fn check_valid_report(report: &Report) {
     assert!(report.seq > 0 && report.epoch != Some(Epoch(0)));
     let definitions = report.definitions.values().map(|definition| &definition.key);
-    for name in
-        definitions.clone().map(|key| &key.bucket).chain(&report.subscriptions).chain(report.holds.keys())
+    for name in definitions
+        .clone()
+        .map(|key| &key.bucket)
+        .chain(&report.subscriptions)
+        .chain(report.holds.keys())
+        .chain(report.modes.keys())
     {
         assert!(Bucket::new(name.as_str()).is_ok());
     }

@@ -27,8 +27,8 @@ use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::{
-    Batches, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Report, Role,
-    Side, Tallies, Tally,
+    Batches, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Report,
+    ReportedMode, Role, Side, Tallies, Tally,
 };
 use plimsoll_core::rollout::{Cohort, Percent};
 use plimsoll_core::stats::{BINS, Bin, Histogram};
@@ -52,6 +52,10 @@ fn longest(number: usize) -> String {
 /// Returns the rate with the longest encoding.
 fn largest_rate() -> Rate {
     Rate::MAX
+}
+
+fn largest_mode() -> ReportedMode {
+    ReportedMode { directed: Some(Mode::Enforce), unapplied: u32::MAX }
 }
 
 fn any_bucket() -> impl Strategy<Value = Bucket> {

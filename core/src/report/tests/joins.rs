@@ -75,6 +75,13 @@ fn three_of_a_stream() -> impl Strategy<Value = [Report; 3]> {
                 subscriptions: if asks { vec![key("x").bucket] } else { Vec::new() },
                 unsubscriptions: Vec::new(),
                 holds: keys.iter().map(hold).collect(),
+                modes: keys
+                    .iter()
+                    .map(|id| {
+                        let directed = (reach % 2 == 0).then_some(Mode::Canary);
+                        (hold(id).0, ReportedMode { directed, unapplied: reach as u32 })
+                    })
+                    .collect(),
                 established: keys.iter().map(|id| key(&format!("t{id}"))).collect(),
                 definitions: keys.iter().map(|id| (KeyId(*id), definition(*id))).collect(),
                 tallies: keys.iter().map(|id| (KeyId(*id), tallies[*id as usize])).collect(),

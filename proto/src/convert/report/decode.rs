@@ -8,11 +8,14 @@ use plimsoll_core::kill::drill::{Drill, SPREAD_ZONES_MAX};
 use plimsoll_core::kill::{CLAIMS_MAX, KILL_ORDERS_MAX, KILLED_BUCKETS_MAX, KillGeneration};
 use plimsoll_core::names::{Bucket, Key, KeyId, Name, Tenant, Zone};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, Role};
+use plimsoll_core::report::{
+    COHORTS_MAX, Counts, Identity, InstanceId, KeyDefinition, Report, ReportedMode, Role,
+};
 
 use super::delta::SentCounts;
 use super::evidence::decode_evidence;
 use crate::convert::DecodeError;
+use crate::convert::directives::decode_mode;
 use crate::convert::kill::{decode_claims, decode_kills, decode_orders, decode_spreads};
 use crate::convert::scalars::{
     check_len, decode_controller, decode_epoch, decode_instance, decode_name, decode_optional_instance,
@@ -26,7 +29,7 @@ const PATH_IDS_MAX: usize = 4 * Path::IDS_MAX;
 /// The most parts of one report. The largest that is sound, a million new keys with the longest names, has fewer
 /// than 2,500.
 const PARTS_MAX: usize = 4_096;
-/// The most buckets that one report subscribes to, or brings holds of.
+/// The most buckets that one report subscribes to, or brings holds or modes of.
 const BUCKETS_PER_REPORT_MAX: usize = 1 << 15;
 /// The most established tenants in one report. Further ones are left out, and become established again.
 pub(super) const ESTABLISHED_MAX: usize = 1 << 16;
@@ -119,6 +122,7 @@ impl ReportDecoder {
         check_len("subscriptions", part.subscriptions.len(), KEYS_PER_PART_MAX)?;
         check_len("unsubscriptions", part.unsubscriptions.len(), KEYS_PER_PART_MAX)?;
         check_len("holds", part.holds.len(), KEYS_PER_PART_MAX)?;
+        check_len("modes", part.modes.len(), KEYS_PER_PART_MAX)?;
         check_len("established", part.established.len(), KEYS_PER_PART_MAX)?;
         check_len("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
         check_len("id_gaps", part.id_gaps.len(), KEYS_PER_PART_MAX)?;
@@ -155,6 +159,7 @@ impl ReportDecoder {
                     Ok((decode_name("holds", &hold.bucket, Bucket::new)?, decode_rate(hold.milli_rps)?))
                 })
                 .collect::<Result<_, DecodeError>>()?,
+            modes: part.modes.iter().map(decode_reported_mode).collect::<Result<_, DecodeError>>()?,
             established: part
                 .established
                 .iter()
@@ -259,6 +264,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
     check_len("subscriptions", lists.subscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("unsubscriptions", lists.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX)?;
+    check_len("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("established", lists.established.len(), ESTABLISHED_MAX)?;
     check_len("tails", rest.tails.len(), TAILS_MAX)?;
     check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
@@ -279,6 +285,13 @@ fn decode_path(path: &[Vec<u8>]) -> Result<Path, DecodeError> {
     check_len("path", path.len(), PATH_IDS_MAX)?;
     let ids: Result<Vec<InstanceId>, DecodeError> = path.iter().map(|id| decode_instance(id)).collect();
     ids.map(Path)
+}
+
+fn decode_reported_mode(mode: &wire::BucketMode) -> Result<(Bucket, ReportedMode), DecodeError> {
+    let is_directed = mode.directed != wire::Mode::Unspecified as i32;
+    let directed = is_directed.then(|| decode_mode(mode.directed)).transpose()?;
+    let bucket = decode_name("modes", &mode.bucket, Bucket::new)?;
+    Ok((bucket, ReportedMode { directed, unapplied: mode.unapplied }))
 }
 
 fn decode_key(bucket: &str, tenant: &str) -> Result<Key, DecodeError> {

@@ -6,6 +6,7 @@ use plimsoll_core::report::{Counts, Identity, Report, Role};
 use super::decode::{ESTABLISHED_MAX, EVIDENCE_BINS_MAX};
 use super::delta::{self, SentCounts};
 use super::evidence::{self, encode_evidence};
+use crate::convert::directives::encode_mode;
 use crate::convert::kill::{
     CLAIM_BYTES_MAX, ORDER_BYTES_MAX, SPREAD_BYTES_MAX, encode_claim, encode_kill, encode_order,
     encode_spread,
@@ -23,6 +24,8 @@ const SUBSCRIPTION_BYTES_MAX: usize = 128 + 3;
 const KILL_BYTES_MAX: usize = HOLD_BYTES_MAX;
 /// The most bytes of a hold: a name of 128 bytes, a rate, and framing.
 const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
+/// The most bytes of a mode: a name of 128 bytes, an enumeration, a number, and framing.
+const MODE_BYTES_MAX: usize = (128 + 3) + 2 + 6 + 3;
 /// The most bytes of the name of a tenant in a bucket: two names of 128 bytes, and framing.
 const TENANT_BYTES_MAX: usize = 2 * (128 + 3) + 4;
 /// The most bytes of the lists of a part; the rest of a message is for its head.
@@ -51,6 +54,14 @@ impl ReportEncoder {
         for (bucket, hold) in &report.holds {
             let part = parts.with_room(HOLD_BYTES_MAX, |last| last.holds.len());
             part.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: encode_rate(*hold) });
+        }
+        for (bucket, mode) in &report.modes {
+            let part = parts.with_room(MODE_BYTES_MAX, |last| last.modes.len());
+            part.modes.push(wire::BucketMode {
+                bucket: bucket.to_string(),
+                directed: mode.directed.map_or(wire::Mode::Unspecified, encode_mode) as i32,
+                unapplied: mode.unapplied,
+            });
         }
         for key in report.established.iter().take(ESTABLISHED_MAX) {
             let part = parts.with_room(TENANT_BYTES_MAX, |last| last.established.len());

@@ -46,6 +46,10 @@ fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
     wire::Report { count_deltas, id_gaps, ..report() }
 }
 
+fn mode(directed: i32) -> wire::BucketMode {
+    wire::BucketMode { bucket: "a".to_owned(), directed, unapplied: 1 }
+}
+
 fn hold(bucket: &str) -> wire::Hold {
     wire::Hold { bucket: bucket.to_owned(), milli_rps: 1 }
 }
@@ -115,6 +119,10 @@ fn reports_out_of_range_are_rejected() {
         (
             vec![wire::Report { subscriptions: vec!["a b".to_owned()], ..report() }],
             invalid_name("subscriptions", space),
+        ),
+        (
+            vec![wire::Report { modes: vec![mode(4)], ..report() }],
+            DecodeError::Enumeration { field: "mode", value: 4 },
         ),
         (vec![wire::Report { holds: vec![hold("a b")], ..report() }], invalid_name("holds", space)),
         (

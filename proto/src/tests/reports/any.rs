@@ -113,6 +113,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             unsubscriptions: subscriptions.iter().take(2).cloned().collect(),
             subscriptions: subscriptions.into_iter().collect(),
             established: established.into_iter().map(|(bucket, tenant)| Key { bucket, tenant }).collect(),
+            modes: holds.keys().map(|bucket| (bucket.clone(), mode(kill))).collect(),
             holds,
             tails: tails.into_iter().map(|(bucket, (bins, number))| (bucket, tail(&bins, number))).collect(),
             definitions: BTreeMap::new(),
@@ -121,6 +122,11 @@ fn any_report() -> impl Strategy<Value = Report> {
             leaving,
         },
     )
+}
+
+fn mode(number: u64) -> ReportedMode {
+    let modes = [None, Some(Mode::Shadow), Some(Mode::Canary), Some(Mode::Enforce)];
+    ReportedMode { directed: modes[(number % 4) as usize], unapplied: number as u32 }
 }
 
 /// One report of a stream: its head, its definitions, which may reuse an id, and the increase of some counts.
