@@ -193,6 +193,7 @@ impl Controller {
             );
         }
         let mut durable = opened.durable;
+        durable.loss = opened.loss.or(durable.loss);
         if durable.coin_key.is_none() {
             // A first start, a loss, or a state of a build without keys.
             durable.coin_key = Some(CoinKey::from_bytes(random()?));

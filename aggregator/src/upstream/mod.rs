@@ -3,6 +3,7 @@
 
 mod freshness;
 mod leaders;
+mod reported_modes;
 mod rollups;
 mod subscriptions;
 
@@ -13,6 +14,7 @@ use plimsoll_core::report::{Batches, InstanceId, Outbox, Report, Weighing};
 
 use freshness::Freshness;
 use leaders::Leaders;
+use reported_modes::ReportedModes;
 use rollups::Rollups;
 use subscriptions::Subscriptions;
 
@@ -27,6 +29,7 @@ pub(crate) struct Upstream {
     pub(crate) leaders: Leaders,
     pub(crate) freshness: Freshness,
     rollups: Rollups,
+    pub(crate) reported_modes: ReportedModes,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) outbox: Outbox,
     /// Evidence for rollout gates since the latest roll-up.
@@ -42,6 +45,7 @@ impl Upstream {
             leaders: Leaders::default(),
             freshness: Freshness::default(),
             rollups: Rollups::default(),
+            reported_modes: ReportedModes::default(),
             subscriptions: Subscriptions::new(buckets_max),
             outbox: Outbox::default(),
             evidence: Weighing::default(),

@@ -9,7 +9,7 @@ use plimsoll_core::exchange::{Child, Path};
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::Report;
+use plimsoll_core::report::{Report, ReportedMode};
 
 use super::Zone;
 
@@ -34,6 +34,7 @@ impl Child for Zone {
             killed_locally: self.downstream.killed_locally(),
             path: if is_greeting { Path::default() } else { self.path() },
             holds: if is_greeting { self.holds() } else { BTreeMap::new() },
+            modes: self.reported_modes(is_greeting),
             subscriptions,
             unsubscriptions,
             tails: self.tails(now),
@@ -112,6 +113,19 @@ impl Zone {
     fn tails(&self, now: MonoTime) -> BTreeMap<Bucket, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);
         cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].bucket.clone(), tail)).collect()
+    }
+
+    /// The modes to report. A kill that the controller's decision did not know holds for all clients below.
+    fn reported_modes(&mut self, is_greeting: bool) -> BTreeMap<Bucket, ReportedMode> {
+        let (below, clients) = (self.downstream.sessions.unapplied(), self.downstream.clients_below());
+        let is_led = self.upstream.epoch().is_some();
+        let modes = self.board.iter().filter(|_| is_led).map(|(bucket, posted)| {
+            let directed = posted.terms().mode;
+            let is_killed_here = self.kills.mode(bucket, posted.terms()) < directed;
+            let below = below.get(bucket).copied().unwrap_or_default();
+            (bucket, directed, if is_killed_here { clients } else { below })
+        });
+        self.upstream.reported_modes.take(is_greeting, modes)
     }
 
     /// The longest chain below. A greeting has none: this process may not know yet how many aggregators are

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::directive::{BucketDirective, Directives, Epoch, StaleDirective, Values};
+use plimsoll_core::directive::{BucketDirective, Directives, Epoch, Posted, StaleDirective, Values};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId};
@@ -95,11 +95,13 @@ impl Subscription {
         let subscribed = session.subscribe(now, self.buckets.len(), is_wanted);
         let greets = session.greet();
         let established = if greets { self.established(id) } else { BTreeSet::new() };
+        let unapplied = self.unapplied(id);
         let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
         let leader = self.directives.leader();
         let mut report = Report {
             identity: greets.then(|| self.identity.clone()),
             established,
+            modes: session.changed_modes(unapplied),
             time: Some(now),
             epoch: leader.map(|leader| leader.epoch),
             controller: leader.filter(|_| leader != session.leader()).and_then(|leader| leader.instance),
@@ -126,6 +128,19 @@ impl Subscription {
             }
         }
         report
+    }
+
+    /// Returns the buckets of an aggregator whose directed mode is carried out only in part, because of a kill that
+    /// the decision did not know.
+    fn unapplied(&self, id: EndpointId) -> BTreeSet<Bucket> {
+        let is_unapplied = |(at, bucket): &(usize, &Bucket)| {
+            let is_owner =
+                self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(*at) == Some(id));
+            let terms = self.directives.get(bucket).filter(|_| is_owner).map(Posted::terms);
+            terms.is_some_and(|terms| self.enforcement.mode(bucket, terms) < terms.mode)
+        };
+        let buckets = self.buckets.iter().enumerate().filter(is_unapplied);
+        buckets.map(|(_, bucket)| bucket.clone()).collect()
     }
 
     /// Returns true if the offered rates should be measured with a report.

@@ -1,8 +1,6 @@
 //! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
 //! aggregators that a drill waits for.
 
-use std::time::Duration;
-
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{Claims, KillClaim, KilledBucketsFull, Kills, Scope};
@@ -13,10 +11,6 @@ use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 use super::Brain;
 use crate::aggregators::{Aggregators, Place};
 use crate::state::{Command, DurableState, Now};
-
-/// The time after a start without a state in which generations of aggregators are evidence of kills: long enough
-/// for every aggregator to reconnect.
-pub(super) const LEARNED_WITHIN: Duration = Duration::from_secs(30);
 
 impl Brain {
     /// Kills by an operator's command, which replaces an earlier command for the same scope. The generation moves
@@ -99,9 +93,10 @@ impl Brain {
     /// Takes the orders in an aggregator's report. Generations without an order are claims, or evidence for a
     /// controller that has lost its state. Returns true if a drill began at the aggregator.
     pub(super) fn learn_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
-        let evidence = self.learns_kills_until.is_some_and(|until| now < until);
-        let time = self.time(now);
+        let (evidence, time) = (self.recovers(now), self.time(now));
         let changed = self.durable.on_report(report, evidence, time, &self.policies.in_force);
+        let place = (child.zone.clone(), child.name.clone());
+        let changed = self.recover(now, &place, report) || changed;
         self.on_kill_change(changed);
         self.note_claims(now, child, report);
         self.kills.on_confirmation(now, child.instance, Role::Aggregator, report);

@@ -21,6 +21,7 @@ mod kill;
 mod limits;
 mod parent;
 mod pending_saves;
+mod recovery;
 mod rollout;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use self::held_policy::Policies;
 use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
+use self::recovery::Recovery;
 use self::traffic::TrafficRecord;
 use crate::aggregators::Aggregators;
 use crate::aggregators::leadership::Leadership;
@@ -70,8 +72,8 @@ pub struct Brain {
     durable: DurableState,
     pub(crate) pending_saves: PendingSaves,
     kills: KillRelay,
-    /// The end of the time in which a controller that has lost its state learns kills from generations.
-    learns_kills_until: Option<MonoTime>,
+    /// What aggregators know, for a while after a start without a state.
+    recovery: Option<Recovery>,
     last_tick: LastTick,
     /// The clock by which children are silent.
     progress: Progress,
@@ -123,7 +125,7 @@ impl Brain {
             durable,
             pending_saves: PendingSaves::default(),
             kills: KillRelay::new(instance),
-            learns_kills_until: (!has_state).then(|| now + kill::LEARNED_WITHIN),
+            recovery: (!has_state).then(|| Recovery::new(now)),
             last_tick: LastTick { at: now, unix_s: None },
             progress: Progress::new(now),
             parameters,

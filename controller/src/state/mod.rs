@@ -58,6 +58,9 @@ pub struct DurableState {
     pub forgotten: KillGeneration,
     /// True if an earlier state could not be read: new entries begin in shadow.
     pub lost: bool,
+    /// Why the state is not the one that the fleet knew, until an operator acknowledges it.
+    #[serde(default)]
+    pub loss: Option<String>,
     /// The stage of each entry of the policy, a bucket or a pattern.
     pub stages: BTreeMap<String, Stage>,
     /// The latest changes of stages, oldest first.

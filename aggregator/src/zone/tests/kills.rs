@@ -4,6 +4,7 @@ use super::*;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::report::ReportedMode;
 
 /// The directives of a controller that holds this generation of the fleet and has covered so many reports.
 /// They enforce, as decided with knowledge of generation `known`.
@@ -204,4 +205,31 @@ fn drill_is_relayed_timed_and_reported_and_changes_no_mode() {
     assert!(zone.report(at(160)).spreads.is_empty(), "nothing new");
     assert_eq!(sent_to(&mut zone, &mut client, at(170)), (Mode::Enforce, 0));
     assert_eq!(zone.begin_drill(at(200)), Drill(8));
+}
+
+#[test]
+fn unapplied_modes_of_clients_are_rolled_up() {
+    let (mut zone, mut client) = enforcing();
+    let reported = |zone: &mut Zone, ms| {
+        let modes = zone.report(at(ms)).modes.into_values();
+        modes.map(|mode| (mode.directed, mode.unapplied)).collect::<Vec<_>>()
+    };
+    let tell = |zone: &mut Zone, client: &mut Client, bucket: &str, unapplied| {
+        let mode = ReportedMode { directed: Some(Mode::Enforce), unapplied };
+        let modes = [(Bucket::new(bucket).unwrap(), mode)].into();
+        let report = Report { modes, ..client.report(at(100)) };
+        zone.on_report(at(100), client.stream, report).unwrap();
+    };
+    assert_eq!(reported(&mut zone, 50), []);
+    // A client counts once, whatever it claims, and names no bucket that it is not subscribed to.
+    tell(&mut zone, &mut client, bucket().as_str(), 7);
+    tell(&mut zone, &mut client, "invented", 1);
+    assert_eq!(reported(&mut zone, 110), [(None, 1)]);
+    zone.on_open(at(120));
+    assert_eq!(reported(&mut zone, 130), [(Some(Mode::Enforce), 1)], "a greeting has all");
+    tell(&mut zone, &mut client, bucket().as_str(), 0);
+    assert_eq!(reported(&mut zone, 210), [(None, 0)]);
+    // A kill that the controller's decision did not know.
+    zone.order_kill(at(220), &Scope::Fleet, true).unwrap();
+    assert_eq!(reported(&mut zone, 230), [(None, 1)]);
 }

@@ -1,14 +1,15 @@
 //! The session with one aggregator: one stream after another, the reports sent and the directives received on
 //! them.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Directives, Epoch, Leader, Sequence, StaleDirective};
 use plimsoll_core::exchange::RENEWAL;
 use plimsoll_core::kill::SentKills;
-use plimsoll_core::names::{Key, KeyId};
+use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Counts, Echo, Handover, InstanceId, Outbox, Report, Tally};
+use plimsoll_core::report::{Counts, Echo, Handover, InstanceId, Outbox, Report, ReportedMode, Tally};
 
 use super::assigned_keys::AssignedKeys;
 use super::delivery::Delivery;
@@ -51,6 +52,8 @@ pub(in crate::subscription) struct StreamState {
     has_greeted: bool,
     /// The kill generations and the drill in the reports sent.
     pub(in crate::subscription) sent_kills: SentKills,
+    /// The buckets reported as carried out less than directed.
+    pub(in crate::subscription) sent_unapplied: BTreeSet<Bucket>,
     /// The directives received, for every bucket subscribed to, whether they apply or not.
     pub(in crate::subscription) received: Board,
 }
@@ -75,6 +78,21 @@ impl Session {
         self.delivery.open();
         self.sequence.open();
         self.stream = StreamState::default();
+    }
+}
+
+// === Reports of modes ===
+
+impl Session {
+    /// Returns the modes to report if these buckets are carried out less than directed.
+    pub(in crate::subscription) fn changed_modes(
+        &mut self,
+        unapplied: BTreeSet<Bucket>,
+    ) -> BTreeMap<Bucket, ReportedMode> {
+        let sent = std::mem::replace(&mut self.stream.sent_unapplied, unapplied);
+        let now = &self.stream.sent_unapplied;
+        let mode = |bucket: &Bucket| ReportedMode { directed: None, unapplied: now.contains(bucket).into() };
+        sent.symmetric_difference(now).map(|bucket| (bucket.clone(), mode(bucket))).collect()
     }
 }
 

@@ -92,6 +92,21 @@ fn kill_is_saved_at_once_and_voids_the_directives_saved_before_it() {
     }
 }
 
+fn unapplied(clients: u32) -> BTreeMap<Bucket, ReportedMode> {
+    [(api(), ReportedMode { directed: None, unapplied: clients })].into()
+}
+
+/// A controller that was restored from an older state decides without the latest generation.
+#[test]
+fn mode_decided_without_the_generation_is_reported() {
+    let mut client = enforcing();
+    apply_kills(&mut client, killed("api", 2));
+    assert_eq!(client.subscription.report(now()).modes, unapplied(1));
+    let kill = Kill { bucket: KillGeneration(2), ..Kill::default() };
+    client.direct(Terms { kill, ..limited(Mode::Enforce) }, &[("default", ratio(1.0))]);
+    assert_eq!(client.subscription.report(now()).modes, unapplied(0));
+}
+
 #[test]
 fn kill_switch_of_this_process_alone_only_observes() {
     let mut client = enforcing();
@@ -102,7 +117,10 @@ fn kill_switch_of_this_process_alone_only_observes() {
     assert_eq!(client.subscription.mode_of(&api()), Some(Mode::Shadow));
     let report = client.subscription.report(now());
     assert_eq!((report.kill, report.killed_locally), (KillGeneration(0), 1), "it kills no other process");
+    assert_eq!(report.modes, unapplied(1));
+    assert!(client.subscription.report(now()).modes.is_empty(), "it is reported once");
     assert!(client.subscription.observe(false));
-    assert_eq!(client.subscription.report(now()).killed_locally, 0);
+    let report = client.subscription.report(now());
+    assert_eq!((report.killed_locally, report.modes), (0, unapplied(0)));
     client.check(&[("acme", 1.0)]);
 }

@@ -6,6 +6,7 @@ mod coherent;
 mod kills;
 mod limits;
 mod peers;
+mod recovery;
 mod rollout;
 mod scripted;
 mod silence;

@@ -3,11 +3,11 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::directive::{Directives, Values};
+use plimsoll_core::directive::{Directives, Terms, Values};
 use plimsoll_core::kill::KillGeneration;
 use plimsoll_core::law::tail::Tail;
 use plimsoll_core::names::{KeyId, Name, Zone};
-use plimsoll_core::report::{Counts, Identity, Outbox};
+use plimsoll_core::report::{Counts, Identity, Outbox, ReportedMode};
 
 const STEP: Duration = Duration::from_millis(500);
 
@@ -167,6 +167,7 @@ impl Scripted {
             epoch: self.epoch,
             kill: self.kill,
             holds: holds.into_iter().filter(|_| !self.greeted).collect(),
+            modes: self.directed().filter(|_| !self.greeted).collect(),
             tails: self.tail.iter().map(|tail| (bucket(), tail.clone())).collect(),
             ..Report::default()
         };
@@ -181,6 +182,12 @@ impl Scripted {
         let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: traffic[id.index()].late };
         self.outbox.fill(&mut report, &keys, tally);
         report
+    }
+
+    /// The modes that it was sent.
+    fn directed(&self) -> impl Iterator<Item = (Bucket, ReportedMode)> {
+        let mode = |terms: &Terms| ReportedMode { directed: Some(terms.mode), unapplied: 0 };
+        self.board.iter().map(move |(bucket, posted)| (bucket.clone(), mode(posted.terms())))
     }
 
     pub(super) fn exchange(&mut self, brain: &mut Brain, now: MonoTime) {
@@ -259,6 +266,14 @@ impl Fleet {
     /// Replaces the controller by a new process with the saved state. Every aggregator opens a new stream.
     pub(super) fn restarts(&mut self) {
         self.restarts_with(Arc::clone(self.brain.policy()));
+    }
+
+    /// Replaces the controller by one that has lost its state.
+    pub(super) fn loses_state(&mut self, durable: DurableState) {
+        let policy = Arc::clone(self.brain.policy());
+        self.brain = Brain::new(self.now(), InstanceId(7_777), durable, policy, Parameters::default());
+        save(&mut self.brain);
+        self.zones.iter_mut().for_each(Scripted::reconnects);
     }
 
     /// Restarts with another policy.

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::{KILL_ORDERS_MAX, KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Report;
 use plimsoll_policy::Policy;
 
-use super::{Command, Now, Source};
+use super::{Command, Held, Now, Source};
 use crate::state::DurableState;
 
 impl DurableState {
@@ -36,8 +38,7 @@ impl DurableState {
         changed
     }
 
-    /// Takes a generation of an aggregator. If it is a larger one, an operator used the switch there, so every
-    /// bucket that it concerns goes to shadow.
+    /// Takes a generation of an aggregator. A larger one that kills puts every bucket that it concerns in shadow.
     fn on_generation(
         &mut self,
         scope: &Scope,
@@ -56,9 +57,21 @@ impl DurableState {
             command.take_if(|command| command.is_learned());
             command.iter_mut().for_each(|command| command.given_at.clear());
         }
-        self.lower(scope, policy);
+        // The end of a kill moves a number, never a stage.
+        if reported.is_killed() {
+            self.lower(scope, policy);
+        }
         self.settle_generation(scope, policy);
         true
+    }
+
+    /// Holds a bucket in shadow that a kill of its own, which has ended, left there.
+    pub(crate) fn hold_bucket(&mut self, bucket: &Bucket, policy: &Policy) {
+        let Some(entry) = policy.entry(bucket).filter(|entry| entry != bucket.as_str()) else { return };
+        let at = self.stages.get(&entry).map_or(Mode::Enforce, |stage| stage.stage);
+        if let Some(switch) = self.bucket_kills.get_mut(bucket) {
+            switch.held = Some(Held { entry: Some(entry), at });
+        }
     }
 
     /// Takes an order that was given at an aggregator, or its end, and the generation reported with it. The

@@ -60,6 +60,8 @@ pub enum Cause {
     Appeared,
     /// An earlier state could not be read.
     Lost,
+    /// The state was lost, and aggregators had this mode from an earlier controller.
+    Recovered,
     /// `mode` was changed in the policy file.
     File,
     /// A gate passed, and the policy file or `auto_promote` wants the next stage.
@@ -196,6 +198,7 @@ impl Cause {
         match self {
             Self::Appeared => "appeared",
             Self::Lost => "lost",
+            Self::Recovered => "recovered",
             Self::File => "file",
             Self::Gate => "gate",
             Self::Promote => "promote",
@@ -299,6 +302,21 @@ impl DurableState {
         let Some(stage) = self.stages.get(entry).filter(|stage| stage.stage < Mode::Enforce) else { return };
         let mode = stage.stage;
         self.record(entry, Some(mode), mode, cause, why);
+    }
+
+    /// Puts an entry into the stage that aggregators show, up to the mode of the policy file, unless it is killed or
+    /// an operator or a rule has moved it since the start.
+    pub(crate) fn recover_stage(&mut self, entry: &str, shown: Mode, why: Vec<String>) {
+        let moves = |change: &&Change| change.entry == entry && !change.cause.is_renewal();
+        let cause = self.history.iter().rev().find(moves).map(|last| last.cause);
+        let is_start = matches!(cause, Some(Cause::Appeared | Cause::Lost | Cause::Recovered));
+        let Some(stage) = self.stages.get(entry).filter(|_| is_start && !self.is_entry_killed(entry)) else {
+            return;
+        };
+        let to = shown.min(stage.file);
+        if to != stage.stage {
+            self.enter_stage(entry, to, Cause::Recovered, why);
+        }
     }
 
     /// Puts one entry into shadow; without a name, every entry.

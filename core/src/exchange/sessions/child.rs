@@ -1,6 +1,6 @@
 //! One child of a parent: its identity, its counts, and the directives sent on its present stream.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
-use crate::report::{Books, Echo, Identity, InstanceId};
+use crate::report::{Books, Echo, Identity, InstanceId, Report};
 
 /// One child.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub struct Child {
     pub last_report: MonoTime,
     /// The clients that are killed locally, in its last report: the child itself, or those below it.
     pub killed_locally: u32,
+    /// By bucket: the clients that carry out less than the mode that they were sent.
+    pub(super) unapplied: BTreeMap<Bucket, u32>,
     /// The clients that its latest report is about: the child itself, or those connected below it.
     pub clients: u32,
     /// Requests that it reported and cannot have decided, which were not counted.
@@ -117,6 +119,18 @@ impl Child {
     /// The buckets that the child is subscribed to.
     pub fn subscriptions(&self) -> impl Iterator<Item = &Bucket> {
         self.sent.audience.iter().chain(&self.sent.fresh)
+    }
+
+    /// Takes the changes of modes in a report, of buckets that the child is subscribed to.
+    pub(super) fn take_modes(&mut self, report: &Report) {
+        for (bucket, mode) in &report.modes {
+            self.unapplied.remove(bucket);
+            // The name of the subscription is kept, so that no child adds names of its own.
+            let known = self.sent.audience.get(bucket).or_else(|| self.sent.fresh.get(bucket));
+            if let Some(known) = known.filter(|_| mode.unapplied > 0) {
+                self.unapplied.insert(known.clone(), mode.unapplied.min(self.clients));
+            }
+        }
     }
 
     /// Marks everything as not sent, so that the next message is whole.

@@ -146,6 +146,7 @@ impl Sessions {
         };
         if !report.more {
             child.killed_locally = report.killed_locally.min(child.clients);
+            child.take_modes(report);
         }
         let is_news = entered.cut > 0 && child.cut / 2 >= child.cut_taken;
         self.shares.take_late(entered.counted_late);
@@ -214,6 +215,7 @@ impl Sessions {
             since: now,
             last_report: now,
             killed_locally: 0,
+            unapplied: BTreeMap::new(),
             clients: 0,
             cut: 0,
             cut_taken: 0,
@@ -225,6 +227,7 @@ impl Sessions {
         child.stream = Some(stream);
         child.last_report = now;
         child.confirmed = 0;
+        child.unapplied.clear();
         child.sent = SentState::default();
         child.books.open();
         Ok(child)
@@ -341,6 +344,17 @@ impl Sessions {
     /// Every connected child.
     pub fn connected(&self) -> impl Iterator<Item = &Child> {
         self.children.values().filter(|child| child.stream.is_some())
+    }
+
+    /// The clients, connected here or below, that carry out less than the mode that they were sent, by bucket.
+    /// Linear in the children and in the buckets that they name.
+    pub fn unapplied(&self) -> BTreeMap<&Bucket, u32> {
+        let mut sums = BTreeMap::new();
+        for (bucket, clients) in self.connected().flat_map(|child| &child.unapplied) {
+            let sum: &mut u32 = sums.entry(bucket).or_default();
+            *sum = sum.saturating_add(*clients).min(CLIENTS_MAX);
+        }
+        sums
     }
 
     /// Every child, mutable.

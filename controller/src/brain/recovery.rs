@@ -1,0 +1,125 @@
+//! The recovery of stages that the controller has lost: aggregators give back the modes that an earlier
+//! controller sent them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use plimsoll_core::decision::Mode;
+use plimsoll_core::names::Bucket;
+use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::report::Report;
+
+use super::Brain;
+use crate::aggregators::Place;
+
+/// The time after a start without a state in which aggregators are believed: long enough for all to reconnect.
+const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
+
+/// The claims of aggregators after a start without a state.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    until: MonoTime,
+    claims: BTreeMap<Place, Claim>,
+}
+
+/// The greeting of one aggregator.
+#[derive(Debug)]
+struct Claim {
+    modes: BTreeMap<Bucket, Mode>,
+    /// The buckets that were killed alone at some time.
+    killed: Vec<Bucket>,
+}
+
+impl Recovery {
+    pub(super) fn new(now: MonoTime) -> Self {
+        Self { until: now + RECOVERED_WITHIN, claims: BTreeMap::new() }
+    }
+}
+
+impl Brain {
+    /// Returns true while aggregators are believed, because this controller has started without a state.
+    pub(super) fn recovers(&mut self, now: MonoTime) -> bool {
+        self.recovery.take_if(|recovery| now >= recovery.until);
+        self.recovery.is_some()
+    }
+
+    /// Takes the reason for which the state is not the one that the fleet knew: an operator acknowledges it.
+    pub(crate) fn acknowledge_loss(&mut self) -> Option<String> {
+        let loss = self.durable.loss.take();
+        self.pending_saves.note_change(loss.is_some());
+        loss
+    }
+
+    /// Takes the modes in the greeting of an aggregator that has directives of an earlier controller, and puts
+    /// entries of the policy into the stages that they show. Returns true if it changed the state.
+    pub(super) fn recover(&mut self, now: MonoTime, place: &Place, report: &Report) -> bool {
+        let is_own = report.controller == Some(self.sessions.own());
+        if report.identity.is_none() || is_own || !self.recovers(now) {
+            return false;
+        }
+        let directed =
+            report.modes.iter().filter_map(|(bucket, mode)| Some((bucket.clone(), mode.directed?)));
+        let modes: BTreeMap<Bucket, Mode> = directed.collect();
+        let Some(recovery) = self.recovery.as_mut().filter(|_| !modes.is_empty()) else { return false };
+        let (zone, name) = place;
+        self.durable.loss.get_or_insert_with(|| {
+            let epoch = report.epoch.unwrap_or_default().0;
+            format!("no state was found, and aggregator {zone}/{name} has directives of an earlier controller, of epoch {epoch}")
+        });
+        let killed = report.kills.keys().cloned().collect();
+        recovery.claims.entry(place.clone()).or_insert(Claim { modes, killed });
+        for (entry, mode, why) in self.shown_stages() {
+            self.durable.recover_stage(&entry, mode, why);
+        }
+        self.hold_killed_alone();
+        true
+    }
+
+    /// The stage of each entry that aggregators show, with the reasons. Each has a vote: its lowest mode of the
+    /// buckets of the entry. A bucket that was killed alone says nothing about a pattern.
+    fn shown_stages(&self) -> Vec<(String, Mode, Vec<String>)> {
+        let mut votes: BTreeMap<String, BTreeMap<&Place, Mode>> = BTreeMap::new();
+        for (place, claim) in self.recovery.iter().flat_map(|recovery| &recovery.claims) {
+            for (bucket, mode) in &claim.modes {
+                let entry = self.policies.in_force.entry(bucket);
+                let is_meant = |entry: &String| entry == bucket.as_str() || !claim.killed.contains(bucket);
+                if let Some(entry) = entry.filter(is_meant) {
+                    let lowest = votes.entry(entry).or_default().entry(place).or_insert(*mode);
+                    *lowest = (*lowest).min(*mode);
+                }
+            }
+        }
+        let settled = votes.into_iter().map(|(entry, votes)| {
+            let (mode, why) = settle(votes.into_iter().map(|(place, mode)| (mode, place)).collect());
+            (entry, mode, why)
+        });
+        settled.collect()
+    }
+
+    /// Holds buckets in shadow that a kill of their own left there, below patterns that stay as they are.
+    fn hold_killed_alone(&mut self) {
+        let claims = self.recovery.iter().flat_map(|recovery| recovery.claims.values());
+        for claim in claims {
+            for bucket in claim.killed.iter().filter(|bucket| claim.modes.get(*bucket) == Some(&Mode::Shadow))
+            {
+                self.durable.hold_bucket(bucket, &self.policies.in_force);
+            }
+        }
+    }
+}
+
+/// Returns the lowest mode of the votes, and the reasons. One aggregator is ignored that two others outvote.
+fn settle(mut votes: Vec<(Mode, &Place)>) -> (Mode, Vec<String>) {
+    let named = |(mode, (zone, name)): &(Mode, &Place)| format!("aggregator {zone}/{name} has {mode}");
+    votes.sort();
+    let mut why = Vec::new();
+    if let [lowest, next, _, ..] = votes[..]
+        && lowest.0 < next.0
+    {
+        why.push(format!("{}, and is outvoted", named(&lowest)));
+        votes.remove(0);
+    }
+    let mode = votes.first().map_or(Mode::Shadow, |(mode, _)| *mode);
+    why.extend(votes.iter().take_while(|vote| vote.0 == mode).take(3).map(named));
+    (mode, why)
+}
