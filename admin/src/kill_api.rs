@@ -114,6 +114,9 @@ impl Claimed {
 pub struct KillEnded {
     /// True if the request ended a kill.
     pub ended: bool,
+    /// True if the generation moved past a claim: a process that held it follows the controller's modes again.
+    #[serde(default)]
+    pub passed: bool,
     /// The switches after it.
     #[serde(flatten)]
     pub status: KillStatus,

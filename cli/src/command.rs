@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::AdminError;
 use crate::cmd::credentials::{self, certs, tokens};
-use crate::cmd::fleet::{forget, status};
+use crate::cmd::fleet::{acknowledge, forget, status};
 use crate::cmd::quota::{QuotaArgs, operator};
 use crate::cmd::{apply, audit, check, history, kill, rollout, service, simulate};
 use crate::logging::{self, LogFormat};
@@ -69,6 +69,7 @@ enum Command {
     Diff(apply::DiffArgs),
     Apply(apply::ApplyArgs),
     Forget(forget::ForgetArgs),
+    AcknowledgeLoss(acknowledge::AcknowledgeArgs),
     Simulate(simulate::SimulateArgs),
     Certs(certs::CertsArgs),
     Tokens(tokens::TokensArgs),
@@ -105,6 +106,7 @@ impl Plimsoll {
             Command::Certs(args) => certs::run(&args).unwrap_or_else(failed),
             Command::Tokens(args) => tokens::run(&args).unwrap_or_else(failed),
             Command::Audit(args) => audit::run(&args).unwrap_or_else(failed),
+            Command::AcknowledgeLoss(args) => acknowledge::run(&args).unwrap_or_else(failed),
             Command::Forget(args) => forget::run(&args).unwrap_or_else(failed),
             Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
             Command::Simulate(args) => {

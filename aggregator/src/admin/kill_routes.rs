@@ -48,7 +48,7 @@ fn kill(zone: &Shared<Zone>, caller: &Caller, order: KillOn) -> Response {
 
 fn end_kill(zone: &Shared<Zone>, caller: &Caller, order: KillOff) -> Response {
     let reason = order.reason.as_ref().map_or("", Text::as_str);
-    let answer = |ended, status| Json(KillEnded { ended, status }).into_response();
+    let answer = |ended, status| Json(KillEnded { ended, passed: false, status }).into_response();
     enter(zone, order.bucket, false, reason, caller.by(order.by).as_ref(), answer)
 }
 

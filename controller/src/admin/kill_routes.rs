@@ -102,11 +102,11 @@ async fn end_kill(
         if let Err(error) = audit.record(Actor::from(&caller), change).await {
             return not_logged(error);
         }
-        let ended = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
+        let (ended, passed) = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
         let by = caller.by(order.by).map(|text| text.to_string());
-        tracing::warn!(%scope, ended, reason, by, "end of a kill ordered by command");
+        tracing::warn!(%scope, ended, passed, reason, by, "end of a kill ordered by command");
         in_effect(&brain).await;
-        Json(KillEnded { ended, status: brain.with(kill_status) }).into_response()
+        Json(KillEnded { ended, passed, status: brain.with(kill_status) }).into_response()
     })
     .await
 }

@@ -62,6 +62,10 @@ fn controller(page: &mut Page, status: &Status, brain: &Brain) {
     let help =
         "1 while the state cannot be saved, so that epoch, kills and stages would be lost with a restart.";
     gauge("plimsoll_state_unsaved", help, flag(brain.pending_saves.failure.is_some()));
+    let help =
+        "1 after the state was lost, or restored from an older one, until an operator acknowledges it.";
+    gauge("plimsoll_state_lost", help, flag(status.state_lost.is_some()));
+    gauge("plimsoll_fleet_clients", "Connected clients.", f64::from(status.clients));
     let help = "1 while the history cannot be saved, so that nothing is learned.";
     gauge("plimsoll_history_failing", help, flag(history.failing));
     let help = "1 while a drastic change of the policy waits for acknowledgement.";
@@ -110,9 +114,14 @@ fn buckets(page: &mut Page, status: &Status) {
     gauge("plimsoll_bucket_law_ratio", help, |b| b.traffic.law_ratio);
     let help = "Unused requests of the limit, or requests above it if negative; absent without a limit.";
     gauge("plimsoll_bucket_balance", help, |b| b.limit_rps.map(|_| b.balance));
-    let help = "Requests/s of the limit that belonged to expired aggregators and are divided among the others; their clients may \
-        still admit as much beyond the limit.";
+    let help = "Requests/s of the limit that belong to silent and expired aggregators and are divided among the others; their \
+        clients may still admit as much beyond the limit.";
     gauge("plimsoll_bucket_released", help, |b| Some(b.released_rps));
+    let help = "Requests/s that silent aggregators offered last and that plimsoll_bucket_offered no longer contains.";
+    gauge("plimsoll_bucket_unheard", help, |b| Some(b.unheard_rps));
+    let help = "Connected clients that carry out less than the mode in force: killed locally, or by a kill that the controller does \
+        not know.";
+    gauge("plimsoll_bucket_clients_unapplied", help, |b| Some(f64::from(b.clients_unapplied)));
     let help = "The candidate limit in requests/s, which is only evaluated; absent without one.";
     gauge("plimsoll_candidate_limit", help, |b| Some(b.candidate?.limit_rps));
     let help = "The share of requests that the candidate limit would refuse now.";

@@ -7,6 +7,7 @@ mod kill_routes;
 mod metrics;
 pub mod quota_status;
 pub mod rollout_routes;
+pub mod state_routes;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -97,6 +98,7 @@ pub(crate) fn routes(
         .merge(rollout_routes::routes(commands.clone(), files))
         .merge(kill_routes::routes(commands.clone()))
         .merge(aggregator_routes::routes(commands.clone()))
+        .merge(state_routes::routes(commands.clone()))
         .merge(audit_routes::routes(commands.audit.clone()))
         .merge(history_routes::routes(commands, recorder))
 }

@@ -57,6 +57,12 @@ pub struct Status {
     pub unprotected: Vec<Bucket>,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
+    /// Why the state is not the one that the fleet knew, until an operator acknowledges it; null if it is.
+    #[serde(default)]
+    pub state_lost: Option<String>,
+    /// Connected clients, as their aggregators report them.
+    #[serde(default)]
+    pub clients: u32,
     /// Why the state cannot be saved; null if it can.
     pub state_unsaved: Option<String>,
     /// Every known bucket.
@@ -83,6 +89,10 @@ pub struct BucketStatus {
     pub nearest: Option<String>,
     /// True while it is killed, alone or with the fleet.
     pub killed: bool,
+    /// Connected clients that carry out less than this mode: those that are killed locally, and those that hold a kill
+    /// which this controller does not know.
+    #[serde(default)]
+    pub clients_unapplied: u32,
     /// The mode in the policy file.
     pub file_mode: Option<Mode>,
     /// True if the gate out of canary compares no latency, because no instance reports it.
@@ -92,9 +102,12 @@ pub struct BucketStatus {
     pub pending_mode: Option<Mode>,
     /// Unused requests of the limit, or requests above it if negative; 0 without a limit.
     pub balance: f64,
-    /// Requests/s of the limit that belonged to expired aggregators and are divided among the others. Clients
-    /// of the expired ones may still admit as much beyond the limit.
+    /// Requests/s of the limit that belong to silent and expired aggregators and are divided among the others. Their
+    /// clients may still admit as much beyond the limit.
     pub released_rps: f64,
+    /// Requests/s that silent aggregators offered last and that are no part of the offered traffic any more.
+    #[serde(default)]
+    pub unheard_rps: f64,
     /// The exact quotas that its requests have to pass behind the coin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<QuotaStatus>,
@@ -191,6 +204,9 @@ pub struct AggregatorStatus {
     pub last_report_s: f64,
     /// Seconds since its last report, while others reported; of an expired one, since its last report.
     pub silent_s: f64,
+    /// The share of its parts of limits that is divided among the others, from 0 to 1.
+    #[serde(default)]
+    pub released: f64,
     /// True without a report for so long that buckets in canary return to shadow, and of an expired one.
     pub stale: bool,
     /// True if it went silent until its share was released. It stays listed until it returns, is forgotten, or
@@ -205,6 +221,7 @@ impl Status {
     #[must_use]
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
+        let unapplied = brain.sessions.unapplied();
         let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
         for protected in brain.buckets.as_slice() {
             let stage = protected.entry.as_ref().and_then(|entry| durable.stages.get(entry));
@@ -225,6 +242,7 @@ impl Status {
                 mode: Some(mode).filter(|_| protected.listing != Listing::None).into(),
                 nearest: protected.unlisted.and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
                 killed: durable.kill_of(&protected.name).is_on(),
+                clients_unapplied: unapplied.get(&protected.name).copied().unwrap_or_default(),
                 file_mode: stage.map(|stage| stage.file),
                 latency_unreported: protected
                     .entry
@@ -232,7 +250,8 @@ impl Status {
                     .is_some_and(|entry| brain.is_latency_unreported(entry)),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance.tokens(),
-                released_rps: durable.expired.released(&protected.name),
+                released_rps: durable.expired.released(&protected.name) + protected.silent.released,
+                unheard_rps: protected.silent.unheard,
                 quotas: QuotaStatus::list(protected.quotas()),
                 quota_dropped_rps: protected.quota_drops.per_second(),
                 quota_repeated_rps: protected.quota_repeats.per_second(),
@@ -271,6 +290,8 @@ impl Status {
             kill_claims: Claimed::list(brain.kill_claims()),
             unprotected: brain.buckets.no_room.names().cloned().collect(),
             leading: brain.takeover.leading,
+            state_lost: durable.loss.clone(),
+            clients: brain.sessions.connected().map(|child| child.clients).fold(0, u32::saturating_add),
             state_unsaved: brain.pending_saves.failure.clone(),
             buckets,
             aggregators: aggregators(brain, now),
@@ -338,6 +359,7 @@ fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
             since_s: child.map_or(0.0, |child| now.since(child.since).as_secs_f64()),
             last_report_s,
             silent_s: registered.map_or(last_report_s, |aggregator| aggregator.silent_for.as_secs_f64()),
+            released: registered.map_or(0.0, |aggregator| 1.0 - aggregator.presence()),
             stale: stale.contains(place),
             expired: expired.is_some(),
             name_conflict: registered.is_some_and(|aggregator| brain.has_name_conflict(aggregator)),

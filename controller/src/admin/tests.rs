@@ -23,6 +23,7 @@ const TABLE: &str = "
     POST /kill/off operator | 401 no_token | 401 unknown_token | 403 role | 400 | 400 | 400 | 401 no_token | 403 role
     POST /kill/drill operator | 401 no_token | 401 unknown_token | 403 role | 400 | 400 | 400 | 401 no_token | 403 role
     POST /aggregators/forget operator | 401 no_token | 401 unknown_token | 403 role | 400 | 400 | 400 | 401 no_token | 403 role
+    POST /state/acknowledge-loss operator | 401 no_token | 401 unknown_token | 403 role | 200 | 200 | 200 | 401 no_token | 403 role
     GET /audit viewer | 401 no_token | 401 unknown_token | 200 | 200 | 200 | 200 | 401 no_token | 200
     GET /history viewer | 401 no_token | 401 unknown_token | 200 | 200 | 200 | 200 | 401 no_token | 200
     POST /history admin | 401 no_token | 401 unknown_token | 403 role | 403 role | 415 | 415 | 401 no_token | 403 role

@@ -26,13 +26,14 @@ impl Brain {
     }
 
     /// Ends the command for a scope. Its buckets stay in shadow. Orders for it that were given at aggregators
-    /// before `now` do not come back. Returns true if there was a command.
-    pub fn on_kill_ends(&mut self, now: MonoTime, scope: &Scope) -> bool {
+    /// before `now` do not come back. Returns whether there was a command, and whether the generation moved past a
+    /// claim.
+    pub fn on_kill_ends(&mut self, now: MonoTime, scope: &Scope) -> (bool, bool) {
         let now = self.time(now);
-        self.durable.pass_claim(scope, self.kills.claims().highest(scope));
+        let passed = self.durable.pass_claim(scope, self.kills.claims().highest(scope));
         let ended = self.durable.on_command_ends(scope, now, &self.policies.in_force);
         self.on_kill_change(true);
-        ended
+        (ended, passed)
     }
 
     /// The known aggregators without a stream, of which the controller does not know what was ordered there.

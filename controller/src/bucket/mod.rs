@@ -63,6 +63,17 @@ pub(crate) struct BucketState {
     shares: Vec<Share>,
     zones: BTreeMap<Place, ZoneShare>,
     presences: Presences,
+    /// The traffic and the shares of silent aggregators.
+    pub(crate) silent: SilentShares,
+}
+
+/// What no longer counts of silent aggregators, whose clients may go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct SilentShares {
+    /// Requests/s that they offered last, as far as those are no part of the offered traffic any more.
+    pub(crate) unheard: f64,
+    /// Requests/s of their parts of the limit that are divided among the others.
+    pub(crate) released: f64,
 }
 
 /// The settings of the bucket in the policy, as far as the law needs them.
@@ -132,6 +143,7 @@ impl BucketState {
             shares: Vec::new(),
             zones: BTreeMap::new(),
             presences: Presences::ONE,
+            silent: SilentShares::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use plimsoll_policy::{Policy, Release};
 
 use super::tails::ZoneTails;
 use super::tenants::BucketTenant;
-use super::{BucketState, Share};
+use super::{BucketState, Share, SilentShares};
 use crate::aggregators::{Activity, Aggregator, Aggregators, Place};
 
 /// The inputs of a tick that all buckets share.
@@ -92,6 +92,7 @@ impl BucketState {
         for (at, share) in self.shares.iter_mut().enumerate() {
             share.offered = served.iter().map(|served| served.presence * served.rates[at]).sum();
         }
+        self.silent = self.silent_shares(&served);
         self.settle_balance(tick, divisible, presences, &served, scratch);
         self.evaluate_candidate(tick, presences, &served, scratch);
         self.set_weights(tick, &served, scratch);
@@ -123,6 +124,16 @@ impl BucketState {
             Served { place, aggregator, presence, rates: Vec::new() }
         });
         served.collect()
+    }
+
+    fn silent_shares(&self, served: &[Served<'_>]) -> SilentShares {
+        let mut silent = SilentShares::default();
+        for Served { place, presence, rates, .. } in served {
+            let hold = self.zones.get(*place).and_then(|zone| zone.hold).unwrap_or_default();
+            silent.unheard += (1.0 - presence) * rates.iter().sum::<f64>();
+            silent.released += (1.0 - presence) * hold;
+        }
+        silent
     }
 
     /// Credits the balance with each zone's even part, and debits it with what the zone passed, or for a

@@ -365,7 +365,7 @@ fn ended_kills_leave_room_for_new_ones() {
     for number in 0..KILLED_BUCKETS_MAX + 3 {
         let (now, scope) = (world.at(), alone(&format!("b{number}")));
         world.brain().on_kill(&scope, command()).expect("there is room");
-        assert!(world.brain().on_kill_ends(now, &scope));
+        assert!(world.brain().on_kill_ends(now, &scope).0);
     }
     world.settle();
     kill(&mut world, "one-more");
@@ -555,7 +555,7 @@ fn random_claims_move_nothing_and_an_operator_stays_in_command() {
             world.settle();
             assert_eq!(world.generations(&scope).map(|of| of % 2), [1; 3], "{seed} {scope}");
             let now = world.at();
-            assert!(world.brain().on_kill_ends(now, &scope));
+            assert!(world.brain().on_kill_ends(now, &scope).0);
             world.settle();
             let [brain, upper, lower] = world.generations(&scope);
             assert_eq!(([upper, lower], brain % 2), ([brain; 2], 0), "{seed} {scope}");

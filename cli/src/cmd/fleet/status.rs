@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use console::style;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
@@ -66,6 +67,13 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         let names: Vec<String> = status.unprotected.iter().map(ToString::to_string).collect();
         writeln!(out, "unprotected, for lack of room: {}", names.join(", "))?;
     }
+    if let Some(reason) = &status.state_lost {
+        writeln!(out, "  {}", style(format_args!("state lost: {reason}")).red())?;
+        writeln!(
+            out,
+            "  compare `plimsoll rollout status` with what should be enforced, then `plimsoll acknowledge-loss`"
+        )?;
+    }
     if let Some(reason) = &status.state_unsaved {
         writeln!(out, "  state not saved: {reason}")?;
         writeln!(out, "  epoch, kills and stages would be lost with a restart")?;
@@ -82,7 +90,7 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     }
     write_claims(out, &status.kill_claims)?;
     for (name, bucket) in &status.buckets {
-        write_bucket(out, name.as_str(), bucket)?;
+        write_bucket(out, name.as_str(), bucket, status.clients)?;
     }
     status.aggregators.iter().try_for_each(|aggregator| write_aggregator(out, aggregator))?;
     if status.aggregators.is_empty() {
@@ -153,8 +161,16 @@ fn write_controllers(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     Ok(())
 }
 
-fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::Result<()> {
+fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients: u32) -> io::Result<()> {
     write!(out, "bucket {name}: {}", bucket.mode)?;
+    if bucket.clients_unapplied > 0 {
+        let unapplied = bucket.clients_unapplied;
+        write!(
+            out,
+            ", {}",
+            style(format_args!("{unapplied} of {clients} clients do not carry it out")).red()
+        )?;
+    }
     if bucket.killed {
         write!(out, ", killed")?;
     }
@@ -163,6 +179,9 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
         None => write!(out, ", no limit")?,
     }
     write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
+    if bucket.unheard_rps >= 0.5 {
+        write!(out, " and {:.0}/s last heard of silent aggregators", bucket.unheard_rps)?;
+    }
     write_refused(out, &bucket.admissions)?;
     write_ratio(out, &bucket.traffic)?;
     writeln!(out)?;
@@ -188,7 +207,7 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus) -> io::R
     if bucket.released_rps > 0.0 {
         writeln!(
             out,
-            "  {:.0}/s of expired aggregators are released to the others; their clients may admit as much beyond the limit",
+            "  {:.0}/s of silent aggregators are released to the others; their clients may admit as much beyond the limit",
             bucket.released_rps
         )?;
     }
@@ -250,7 +269,12 @@ fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::R
         writeln!(out, "  start it again; or, if it is gone for good, run `plimsoll forget {zone}/{name}`")?;
     } else if !aggregator.connected {
         let stale = if aggregator.stale { "stale" } else { "disconnected" };
-        writeln!(out, "{stale}, last report {ago} ago; its share is held for now")?;
+        write!(out, "{stale}, last report {ago} ago; ")?;
+        if aggregator.released > 0.0 {
+            writeln!(out, "{:.0} % of its share is released to the others", aggregator.released * 100.0)?;
+        } else {
+            writeln!(out, "its share is held for now")?;
+        }
         writeln!(out, "  its clients go on by their last directives, and their requests are not counted")?;
     } else if aggregator.stale {
         writeln!(out, "stale, connected, last report {ago} ago")?;
@@ -326,6 +350,7 @@ mod tests {
             silent_s: 0.0,
             killed_locally: 0,
             counts_cut: 0,
+            released: 0.0,
             stale: false,
             expired: false,
             name_conflict: false,
@@ -345,6 +370,10 @@ mod tests {
         assert!(
             text(AggregatorStatus { stale: true, ..away.clone() })
                 .contains("a/n: stale, last report 1m 1s ago;")
+        );
+        assert!(
+            text(AggregatorStatus { released: 0.4, ..away.clone() })
+                .contains("1m 1s ago; 40 % of its share is released to the others\n")
         );
         let expired = text(AggregatorStatus { stale: true, expired: true, ..away });
         assert!(expired.starts_with("aggregator a/n: expired, last report 1m 1s ago;"), "{expired}");

@@ -56,7 +56,7 @@ pub(super) fn write_off(
     answer: &Answer<KillEnded>,
     bucket: Option<&Bucket>,
 ) -> io::Result<()> {
-    let KillEnded { ended, status: switches } = &answer.body;
+    let KillEnded { ended, passed, status: switches } = &answer.body;
     let switch = &switch_of(switches, bucket);
     let (scope, generation) = (scope(bucket), switch.generation.0);
     match (switch.killed, switches.tier) {
@@ -68,6 +68,10 @@ pub(super) fn write_off(
                 writeln!(out, "to end it, set kill_switch: false in the policy file and save")?;
             }
         }
+        (false, _) if !ended && *passed => writeln!(
+            out,
+            "not killed: {scope}; generation {generation} is past what processes claimed, so they follow the controller again"
+        )?,
         (false, _) if !ended => writeln!(out, "nothing to end: {scope} is not killed")?,
         (false, Tier::Controller) => {
             writeln!(out, "no longer killed: {scope}, generation {generation}; it stays in shadow")?;

@@ -75,7 +75,9 @@ fn order_at_an_aggregator_kills_with_any_generation() {
     let mut fleet = settled(enforced());
     fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
     let now = fleet.now();
-    assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet) && !fleet.brain.on_kill_ends(now, &Scope::Fleet));
+    assert!(
+        fleet.brain.on_kill_ends(now, &Scope::Fleet).0 && !fleet.brain.on_kill_ends(now, &Scope::Fleet).0
+    );
     fleet.run(1.0);
     let now = fleet.now();
     // Killed independently, with a generation that is known here and has ended.
@@ -92,7 +94,7 @@ fn order_at_an_aggregator_kills_with_any_generation() {
     fleet.run(1.0);
     assert_eq!(fleet.zones[1].kill, KillGeneration(3));
     let now = fleet.now();
-    assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet));
+    assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet).0);
     let report = fleet.zones[1].report(now);
     let liar = Report { kills: [(bucket(), KillGeneration(u64::MAX))].into(), ..report };
     let stream = fleet.zones[1].stream;
@@ -135,7 +137,7 @@ fn order_older_than_its_end_does_not_come_back_also_after_a_restart() {
         fleet.run(1.0);
         fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
         fleet.run(1.0);
-        assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet));
+        assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet).0);
         fleet.run(3.0);
         if restarts {
             fleet.restarts();

@@ -65,7 +65,7 @@ fn lost_state_leaves_an_enforcing_fleet_enforcing() {
         fleet.brain.on_kill(&Scope::Fleet, Command::learned(None)).unwrap();
         fleet.run(1.0);
         let now = fleet.now();
-        assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet));
+        assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet).0);
         fleet.brain.promote(now, "api", Some(Enforce), Some(&reason)).unwrap();
         fleet.run(1.0);
         assert_eq!((fleet.zones[0].mode(), fleet.brain.durable().loss.clone()), (Enforce, None));

@@ -1,6 +1,7 @@
 //! Silent zones: their share is held, then released, and their requests are accounted for once.
 
 use super::*;
+use crate::admin::status::Status;
 
 /// A fleet in steady state whose zone b was then cut off for some seconds.
 fn after_silence_of(seconds: f64, policy: Arc<Policy>) -> Fleet {
@@ -220,4 +221,29 @@ fn own_pause_is_no_silence_of_aggregators() {
         assert_eq!((fleet.presences(), expired(&fleet)), (2.0, vec![]), "{seconds} s");
         check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
     }
+}
+
+#[test]
+fn signals_follow_the_release_of_a_share() {
+    let mut fleet = settled(enforced());
+    let gone = |fleet: &Fleet| {
+        let status = Status::of(&fleet.brain, fleet.now());
+        let bucket = &status.buckets[&bucket()];
+        let released = status.aggregators.iter().find(|aggregator| aggregator.zone == "b").unwrap().released;
+        (bucket.traffic.offered_rps + bucket.unheard_rps, bucket.released_rps, released)
+    };
+    assert_eq!((gone(&fleet).1, gone(&fleet).2), (0.0, 0.0));
+    fleet.zones[1].cut = true;
+    let mut shown = Vec::new();
+    for _ in 0..57 {
+        fleet.run(1.0);
+        let (known, released_rps, released) = gone(&fleet);
+        check_near(known, 4000.0, 1.0);
+        // Each zone holds half of the limit.
+        check_near(released_rps, released * LIMIT / 2.0, 5.0);
+        shown.push(released);
+        // What is sent to the other zone is above its half as soon as anything is released.
+        assert_eq!(released_rps > 0.0, fleet.presences() < 2.0);
+    }
+    assert!(shown[25] == 0.0 && shown[35] > 0.0 && shown.is_sorted());
 }

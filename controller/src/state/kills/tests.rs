@@ -226,8 +226,8 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[Order(7, 1, 0), Order(8, 5, 0), EndHeld(9, 2)], [5, 0, 0], NONE),
         // An implausible generation counts for its order alone.
         (&[Order(7, u64::MAX, 0)], [1, 0, 0], NONE),
-        // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even one a kill
-        // and its end.
+        // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even
+        // one moves the number only.
         (&[Learn(0)], [0, 0, 0], ALL),
         (&[Learn(7)], [7, 0, 0], NONE),
         (&[Learn(7), Learn(6), Learn(5)], [7, 0, 0], NONE),
@@ -236,7 +236,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[Learn(7), Off], [8, 0, 0], NONE),
         (&[Learn(7), Learn(8)], [8, 0, 0], NONE),
         (&[Learn(7), Learn(8), down, up], [8, 0, 0], ALL),
-        (&[Learn(2)], [2, 0, 0], NONE),
+        (&[Learn(2)], [2, 0, 0], ALL),
         (&[Learn(2), down, up, Learn(2), Learn(1)], [2, 0, 0], ALL),
         (&[On, Off, down, up, Learn(1)], [2, 0, 0], ALL),
         (&[On, Learn(2)], [3, 0, 0], NONE),

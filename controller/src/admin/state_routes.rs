@@ -1,0 +1,42 @@
+//! The loss of the durable state on the admin port: operators acknowledge it.
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::{Extension, Json};
+use plimsoll_admin::access::{Caller, Routes};
+use serde::{Deserialize, Serialize};
+
+use crate::admin::Commands;
+use crate::audit::{Actor, Entry};
+
+/// The route that acknowledges the loss of the state.
+pub const ACKNOWLEDGE_LOSS: &str = "/state/acknowledge-loss";
+
+/// The loss that was acknowledged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Acknowledged {
+    /// What was lost; null if nothing was.
+    pub loss: Option<String>,
+    /// True once it is saved and survives a restart.
+    pub saved: bool,
+}
+
+/// Returns the routes.
+pub(crate) fn routes(commands: Commands) -> Routes {
+    Routes::new().operator(Method::POST, ACKNOWLEDGE_LOSS, acknowledge).with_state(commands)
+}
+
+async fn acknowledge(
+    State(commands): State<Commands>,
+    Extension(caller): Extension<Caller>,
+) -> Json<Acknowledged> {
+    let loss = commands.brain.with(|brain, _| brain.acknowledge_loss());
+    let change = Entry {
+        what: "acknowledge loss of state".to_owned(),
+        before: loss.clone().unwrap_or_default(),
+        ..Entry::default()
+    };
+    let noted = commands.audit.note(Actor::from(&caller), change);
+    let saved = commands.in_effect(noted).await;
+    Json(Acknowledged { loss, saved })
+}
