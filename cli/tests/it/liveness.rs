@@ -1,9 +1,12 @@
 //! Aggregators that are lost, leave, or share a name, and services of another zone, on real processes: each is
 //! visible in logs, metrics and status.
 
+use std::fs;
+use std::time::Duration;
+
 use serde_json::Value;
 
-use crate::fleet::{Fleet, metric, policy};
+use crate::fleet::{BUCKET, Fleet, TENANTS, metric, policy};
 use crate::process::{Process, http_get, message, run, until};
 use crate::turns::{IDLE, turn};
 
@@ -66,6 +69,11 @@ fn lost_aggregator_stays_visible_until_it_is_forgotten() {
         "{text}"
     );
 
+    until("its release to be shown before it has expired", || {
+        let lost = listed(&fleet)?;
+        let is_shown = fleet.controller_metric("plimsoll_bucket_released", "") > 0.0;
+        (lost["released"].as_f64()? > 0.0 && lost["expired"] == false && is_shown).then_some(())
+    });
     until("the aggregator to expire", || listed(&fleet).filter(|lost| lost["expired"] == true));
     let expired = logged(&fleet.controller, "aggregator expired: ");
     assert!(message(&expired).unwrap().ends_with(&format!("`plimsoll forget {LOST}`")), "{expired}");
@@ -193,4 +201,35 @@ fn service_of_another_zone_is_reported_once() {
     assert_eq!(service.log().iter().filter(|line| line.contains(text)).count(), 1);
     let quiet = fleet.service_logs();
     assert!(!quiet.iter().any(|line| line.contains(text)), "services of the zone say nothing");
+}
+
+/// Without the pause as its own, the controller would find its aggregator stale and end the canary.
+#[test]
+fn frozen_controller_ends_no_canary() {
+    let _turn = turn(IDLE);
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (file, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
+    fs::write(&file, policy(300, "canary", false)).unwrap();
+    fs::write(&tenants, TENANTS).unwrap();
+    let files = ["controller", "--policy", &file, "--tenants", &tenants, "--state-dir", &state];
+    let controller = Process::start(&[&files[..], &FREE, &["--feed-stale", "3s"]].concat());
+    let parent = format!("http://{}", controller.address("listen"));
+    let _aggregator = Process::start(&[&["aggregator", "--controller", &parent], &FREE[..]].concat());
+    let status = || serde_json::from_str::<Value>(&http_get(controller.address("admin"), "/status").1).ok();
+    let silence = || status()?["aggregators"][0]["last_report_s"].as_f64();
+    let heard = || until("a report", || silence().filter(|silence| *silence < 1.0));
+    heard();
+    controller.signal("STOP");
+    std::thread::sleep(Duration::from_secs(5));
+    controller.signal("CONT");
+    // For as long as the ticks after the pause take.
+    let mut polls = 0;
+    until("the time after the pause", || {
+        let status = status()?;
+        assert_eq!(status["buckets"][BUCKET]["mode"], "canary", "{status}");
+        assert_eq!(status["aggregators"][0]["stale"], false, "{status}");
+        polls += 1;
+        (polls >= 80 && silence()? < 1.0).then_some(())
+    });
 }

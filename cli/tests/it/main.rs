@@ -39,6 +39,8 @@ mod kill_orders;
 #[cfg(test)]
 mod liveness;
 #[cfg(test)]
+mod lost_state;
+#[cfg(test)]
 mod metrics;
 #[cfg(test)]
 mod operator;

@@ -121,10 +121,10 @@ impl World<'_> {
             self.queue.plan(now.plus(KEEPALIVE_US), Event::Keepalive { child, fault: index });
         }
         match fault.kind {
-            FaultKind::ZonePartition
-            | FaultKind::ClientPartition
-            | FaultKind::ClientStall
-            | FaultKind::ClientPause => {}
+            FaultKind::ZonePartition | FaultKind::ClientPartition | FaultKind::ClientStall => {}
+            FaultKind::ClientPause => self.pauses(now, Some(Child::Client(fault.target)), fault),
+            FaultKind::ZonePause => self.pauses(now, Some(Child::Zone(fault.target)), fault),
+            FaultKind::ControllerPause => self.pauses(now, None, fault),
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => {
                 let Some(controller) = self.controller.process.take() else { return };
@@ -160,11 +160,34 @@ impl World<'_> {
             | FaultKind::ClientPartition
             | FaultKind::ClientStall
             | FaultKind::ClientPause
+            | FaultKind::ZonePause
+            | FaultKind::ControllerPause
             | FaultKind::ZoneDead => {}
             FaultKind::ControllerDown if fault.keep_state => {}
             FaultKind::ControllerDown => self.start_controller(now, fault.reconnect_s),
             FaultKind::ZoneCrash => self.start_zone(now, fault.target, fault.reconnect_s),
             FaultKind::ClientCrash => self.start_client(now, fault.target),
+        }
+    }
+
+    /// Ends the streams of a process that stands still for longer than its peers wait: they notice after that time,
+    /// and the process at the end of its pause.
+    fn pauses(&mut self, now: SimTime, process: Option<Child>, fault: Fault) {
+        let noticed = now.plus(KEEPALIVE_US);
+        let until = fault.until_s.map(|until| self.zero.plus(micros(until)));
+        let Some(until) = until.filter(|until| noticed < *until) else { return };
+        if let Some(stream) = process.and_then(|process| self.port(process).uplink) {
+            self.queue.plan(noticed, Event::ParentEnds(stream));
+            self.queue.plan(until, Event::ChildEnds { stream, retries: true });
+        }
+        let below = match process {
+            Some(Child::Client(_)) => Vec::new(),
+            Some(Child::Zone(zone)) => self.below(Some(zone)).clone(),
+            None => self.below(None).clone(),
+        };
+        for stream in below {
+            self.queue.plan(noticed, Event::ChildEnds { stream, retries: true });
+            self.queue.plan(until, Event::ParentEnds(stream));
         }
     }
 

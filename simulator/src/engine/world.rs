@@ -19,7 +19,7 @@ use super::link::{Link, Quality};
 use super::{Request, System};
 use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span};
-use crate::scenario::Scenario;
+use crate::scenario::{Fault, FaultKind, Scenario};
 
 /// A child. The parent of a client is its zone's aggregator; the parent of an aggregator is the controller or
 /// an upper aggregator.
@@ -277,9 +277,15 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Returns the end of the pause of a client.
-    fn paused_until(&self, client: u32, now: SimTime) -> Option<SimTime> {
-        let pauses = self.scenario.faults.iter().filter(|fault| fault.pauses(client));
+    /// Returns the end of the pause of a process; `None` for the controller.
+    fn paused_until(&self, process: Option<Child>, now: SimTime) -> Option<SimTime> {
+        let is_paused = |fault: &&Fault| match (fault.kind, process) {
+            (FaultKind::ControllerPause, None) => true,
+            (FaultKind::ZonePause, Some(Child::Zone(at)))
+            | (FaultKind::ClientPause, Some(Child::Client(at))) => fault.target == at,
+            _ => false,
+        };
+        let pauses = self.scenario.faults.iter().filter(is_paused);
         let mut spans = pauses.filter_map(|fault| Some([fault.at_s, fault.until_s?]));
         spans.find_map(|span| {
             let [from, until] = span.map(|at| self.zero.plus(micros(at)));
@@ -287,12 +293,28 @@ impl<'a> World<'a> {
         })
     }
 
+    /// Returns the end of the pauses of the processes that have to run for an event.
+    fn held_until(&self, event: Event, now: SimTime) -> Option<SimTime> {
+        let parent = |child| self.above(child).map(Child::Zone);
+        let child_of = |stream: usize| self.streams[stream].child;
+        let processes = match event {
+            Event::BrainTick { .. } => [None; 2],
+            Event::ZoneTick { zone, .. } => [Some(Child::Zone(zone)); 2],
+            Event::Report(stream) | Event::Down(stream) | Event::ChildEnds { stream, .. } => {
+                [Some(child_of(stream)); 2]
+            }
+            Event::Heartbeat(stream) | Event::Up(stream) | Event::ParentEnds(stream) => {
+                [parent(child_of(stream)); 2]
+            }
+            Event::Connect { child, .. } => [Some(child), parent(child)],
+            _ => return None,
+        };
+        processes.into_iter().filter_map(|process| self.paused_until(process, now)).max()
+    }
+
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
         // A process that stands still sends nothing, and reads later what it is sent. It reports as the driver does.
-        if let Event::Report(stream) | Event::Down(stream) = event
-            && let Child::Client(client) = self.streams[stream].child
-            && let Some(until) = self.paused_until(client, now)
-        {
+        if let Some(until) = self.held_until(event, now) {
             let catch_up = if matches!(event, Event::Report(_)) { CATCH_UP } else { Duration::ZERO };
             return self.queue.plan(until.plus(micros_of(catch_up)), event);
         }
@@ -323,7 +345,7 @@ impl System for World<'_> {
             self.dispatch(at, event, trace);
         }
         for index in 0..self.clients.len() {
-            if self.paused_until(index as u32, now).is_some() {
+            if self.paused_until(Some(Child::Client(index as u32)), now).is_some() {
                 continue;
             }
             let Some(client) = self.clients[index].process.as_mut() else { continue };

@@ -306,7 +306,7 @@ fn one_fault(
         whole(index, &field, 0, count - 1)
     };
     let kind = spec.kind;
-    let of_controller = kind == FaultKind::ControllerDown;
+    let of_controller = matches!(kind, FaultKind::ControllerDown | FaultKind::ControllerPause);
     let of_client = matches!(
         kind,
         FaultKind::ClientCrash | FaultKind::ClientPartition | FaultKind::ClientStall | FaultKind::ClientPause
@@ -322,7 +322,11 @@ fn one_fault(
     };
     not_for(spec.zone.is_some() && (of_controller || of_client), "zone", "faults of a zone")?;
     not_for(spec.client.is_some() && !of_client, "client", "faults of a client")?;
-    not_for(spec.keep_state.is_some() && !of_controller, "keep_state", "`controller_down`")?;
+    not_for(
+        spec.keep_state.is_some() && kind != FaultKind::ControllerDown,
+        "keep_state",
+        "`controller_down`",
+    )?;
     let at_s = within(spec.at_s, &field.then("at_s"), 0.0, duration_s)?;
     let for_good = kind == FaultKind::ZoneDead;
     not_for(spec.until_s.is_some() && for_good, "until_s", "faults that end")?;

@@ -38,6 +38,10 @@ pub(crate) enum FaultKind {
     ClientStall,
     /// The process of one client stands still, and at the fault's end finds what has arrived meanwhile.
     ClientPause,
+    /// The same of a zone's aggregator.
+    ZonePause,
+    /// The same of the controller.
+    ControllerPause,
 }
 
 impl Fault {
@@ -55,12 +59,8 @@ impl Fault {
     /// Returns true if the callers of a client wait at `t`.
     pub(crate) fn stalls(&self, client: u32, t: f64) -> bool {
         let stalls = self.kind == FaultKind::ClientStall && self.target == client;
-        (stalls || self.pauses(client)) && self.holds_at(t)
-    }
-
-    /// Returns true if the process of a client stands still during the fault.
-    pub(crate) fn pauses(&self, client: u32) -> bool {
-        self.kind == FaultKind::ClientPause && self.target == client
+        let pauses = self.kind == FaultKind::ClientPause && self.target == client;
+        (stalls || pauses) && self.holds_at(t)
     }
 
     fn holds_at(&self, t: f64) -> bool {

@@ -3,6 +3,7 @@
 
 use super::*;
 use plimsoll_core::kill::drill::Drill;
+use plimsoll_core::report::ReportedMode;
 
 fn api() -> Bucket {
     Bucket::new("api").unwrap()
