@@ -96,7 +96,7 @@ fn lost_aggregator_stays_visible_until_it_is_forgotten() {
     });
     let (_, text) = command(&fleet, &["status"]);
     assert!(text.contains(&format!("aggregator {LOST}: expired, last report 1m ")), "{text}");
-    assert!(text.contains("/s of expired aggregators are released to the others"), "{text}");
+    assert!(text.contains("/s of silent aggregators are released to the others"), "{text}");
 
     let (code, text) = command(&fleet, &["forget", "zone-a/zone-a-agregator"]);
     assert_eq!(code, Some(2), "{text}");

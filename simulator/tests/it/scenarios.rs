@@ -123,4 +123,5 @@ numbers! {
     tenant_recovers_within_a_second_after_a_surge "26"
     invented_names_cost_known_tenants_at_most_half "27"
     names_get_equal_parts "28"
+    frozen_processes_blame_no_others "29"
 }
