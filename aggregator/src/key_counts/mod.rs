@@ -119,6 +119,16 @@ impl KeyCounts {
         Counted { line, source }
     }
 
+    /// Returns a key that has the place `id` with the names held here. Of a name that has no place of its own, the bucket.
+    pub(crate) fn interned(&self, id: KeyId, key: &Key) -> Key {
+        let held = self.keys.key(id);
+        if held == key {
+            held.clone()
+        } else {
+            Key { bucket: held.bucket.clone(), tenant: key.tenant.clone() }
+        }
+    }
+
     /// The id of a key, if it has one.
     pub(crate) fn get(&self, key: &Key) -> Option<KeyId> {
         self.keys.get(key)

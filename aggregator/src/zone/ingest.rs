@@ -210,6 +210,10 @@ impl Ledger for Ingest<'_> {
         self.find(key, 0)
     }
 
+    fn interned(&self, place: Place, key: &Key) -> Key {
+        self.keys.interned(place.id, key)
+    }
+
     #[inline]
     fn add(&mut self, place: Option<Place>, id: KeyId, key: &Key, new: New) -> Option<Place> {
         let place = match place {

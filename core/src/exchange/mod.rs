@@ -25,6 +25,7 @@ pub use source::{ChildrenBySource, Source, is_loopback, names_loopback};
 use std::time::Duration;
 
 use crate::directive::{Directives, Message, StaleDirective};
+use crate::names::Name;
 use crate::quantity::MonoTime;
 use crate::report::{InvalidReport, Report};
 
@@ -133,6 +134,17 @@ pub enum StreamRejected {
     /// The parent has no room for another child of this source.
     #[error("{0} children are connected from this address, half of the maximum of this parent")]
     SourceFull(usize),
+    /// The clients of a service have too many keys.
+    #[error(
+        "the clients of {service} have more keys at this parent than {keys_max}, or all services too many; let the service \
+         take tenant names from fewer values, or run more aggregators in the zone"
+    )]
+    NoKeyRoom {
+        /// The service.
+        service: Name,
+        /// The bound for one service.
+        keys_max: usize,
+    },
     /// The stream is unknown, or has ended.
     #[error("this stream has ended; open a new one")]
     Unknown,
@@ -147,7 +159,7 @@ impl StreamRejected {
             Self::WrongTier(_) => "wrong_tier",
             Self::Loop => "loop",
             Self::TooDeep { .. } => "too_deep",
-            Self::Full(_) | Self::SourceFull(_) => "full",
+            Self::Full(_) | Self::SourceFull(_) | Self::NoKeyRoom { .. } => "full",
             Self::Unknown => "unknown",
         }
     }

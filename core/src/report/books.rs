@@ -139,6 +139,16 @@ impl Books {
         self.pace.as_ref().is_some_and(Pace::distrusted)
     }
 
+    /// The keys held: of the present stream, and remembered of earlier ones.
+    pub fn keys_held(&self) -> usize {
+        self.lines.len() + self.remembered.len()
+    }
+
+    /// The keys that a report adds.
+    pub fn new_keys(&self, report: &Report) -> usize {
+        report.definitions.range(KeyId(u32::try_from(self.lines.len()).unwrap_or(u32::MAX))..).count()
+    }
+
     /// Begins a new stream of the same instance: ids start over, remembered counts stay.
     pub fn open(&mut self) {
         self.seq = 0;
@@ -147,7 +157,7 @@ impl Books {
         if let Some(pace) = &mut self.pace {
             pace.open();
         }
-        if self.remembered.len() + self.lines.len() > self.keys_max {
+        if self.keys_held() > self.keys_max {
             self.remembered.clear();
         }
         let taken_over = std::mem::take(&mut self.taken_over);
@@ -298,7 +308,10 @@ impl Books {
         };
         self.definitions += 1;
         let line = Line { counts: tally.counts, place: place.unwrap_or(NOWHERE) };
-        let defined = Defined { key: definition.key.clone(), order: self.definitions };
+        let key =
+            place.map_or_else(|| definition.key.clone(), |place| ledger.interned(place, &definition.key));
+        debug_assert_eq!(key, definition.key);
+        let defined = Defined { key, order: self.definitions };
         match self.lines.get_mut(id.index()).zip(self.keys.get_mut(id.index())) {
             Some((held, key)) => (*held, *key) = (line, defined),
             None => {

@@ -1,6 +1,7 @@
 //! The sessions of a parent with its children: identity, counts received, and directives sent.
 
 mod child;
+mod key_room;
 mod shares;
 
 pub use child::{Child, Head};
@@ -17,6 +18,7 @@ use crate::report::{
     Books, CLIENTS_MAX, DECISIONS_PER_S_MAX, Entered, Identity, InstanceId, Ledger, Report, Role,
 };
 use child::SentState;
+use key_room::KeyRoom;
 use shares::Shares;
 
 /// The time for which the books of a disconnected child are kept. A child that returns later is taken over by
@@ -25,6 +27,8 @@ pub const REMEMBERED: Duration = Duration::from_secs(120);
 /// The interval of heartbeats to a child without changes, unless its report interval is longer.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
 
+/// The keys of all clients of a parent: with some 450 bytes for each, what the memory of an aggregator is sized for.
+pub const CLIENT_KEYS_MAX: usize = 1_250_000;
 /// Children with cut counts that are waiting to be logged.
 const CUT_MAX: usize = 64;
 
@@ -46,6 +50,8 @@ pub struct Sessions {
     decisions_per_s_max: u64,
     /// The range that the counts of all children share.
     shares: Shares,
+    /// The room that the keys of all clients share.
+    key_room: KeyRoom,
     /// Children whose cut counts have at least doubled since they were last taken.
     cut: Vec<InstanceId>,
 }
@@ -65,6 +71,7 @@ impl Sessions {
             keys_per_aggregator_max: keys_per_child_max,
             decisions_per_s_max: DECISIONS_PER_S_MAX,
             shares: Shares::new(children_max),
+            key_room: KeyRoom::new(CLIENT_KEYS_MAX),
             cut: Vec::new(),
         }
     }
@@ -79,6 +86,12 @@ impl Sessions {
     #[must_use]
     pub fn with_decisions_per_s_max(self, decisions_per_s_max: u64) -> Self {
         Self { decisions_per_s_max, ..self }
+    }
+
+    /// Sets another bound on the keys of all clients.
+    #[must_use]
+    pub fn with_keys_of_clients(self, keys_max: usize) -> Self {
+        Self { key_room: KeyRoom::new(keys_max), ..self }
     }
 
     /// The instance of the parent.
@@ -97,15 +110,26 @@ impl Sessions {
         match (known.filter(|child| child.stream == Some(stream)), &report.identity) {
             (Some(child), None) => {
                 child.books.check(report)?;
+                self.check_room(&child.identity, child.books.new_keys(report))?;
                 Ok(&child.identity)
             }
             (None, Some(identity)) => {
                 self.check_open(stream, identity)?;
                 self.new_books(identity.role).check(report)?;
+                self.check_room(identity, report.definitions.len())?;
                 Ok(identity)
             }
             (Some(_), Some(_)) | (None, None) => Err(StreamRejected::Greeting),
         }
+    }
+
+    /// An aggregator bounds the keys of its clients itself.
+    fn check_room(&self, identity: &Identity, new_keys: usize) -> Result<(), StreamRejected> {
+        let (service, room) = (&identity.service, &self.key_room);
+        if new_keys == 0 || identity.role == Role::Aggregator || room.has_room(service, new_keys) {
+            return Ok(());
+        }
+        Err(StreamRejected::NoKeyRoom { service: service.clone(), keys_max: room.of_service_max() })
     }
 
     fn check_open(&self, stream: StreamId, identity: &Identity) -> Result<(), StreamRejected> {
@@ -138,7 +162,11 @@ impl Sessions {
         let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
         self.shares.renew(now, child);
         child.last_report = now;
+        let before = child.books.keys_held();
         let entered = child.books.enter_into(now, report, late_room, ledger);
+        if child.identity.role == Role::Client {
+            self.key_room.on_change(&child.identity.service, before, child.books.keys_held());
+        }
         child.cut = child.cut.saturating_add(entered.cut);
         child.clients = match child.identity.role {
             Role::Client => 1,
@@ -229,7 +257,11 @@ impl Sessions {
         child.confirmed = 0;
         child.unapplied.clear();
         child.sent = SentState::default();
+        let before = child.books.keys_held();
         child.books.open();
+        if child.identity.role == Role::Client {
+            self.key_room.on_change(&child.identity.service, before, child.books.keys_held());
+        }
         Ok(child)
     }
 
@@ -255,6 +287,9 @@ impl Sessions {
     pub fn remove(&mut self, instance: InstanceId) {
         if let Some(removed) = self.children.remove(&instance) {
             self.shares.give_back(&removed.books);
+            if removed.identity.role == Role::Client {
+                self.key_room.on_change(&removed.identity.service, removed.books.keys_held(), 0);
+            }
             self.connected -= usize::from(removed.stream.is_some());
         }
         self.streams.retain(|_, owner| *owner != instance);

@@ -6,10 +6,9 @@ use crate::directive::{Board, Directives, Epoch};
 use crate::directive::{BucketDirective, KeyDirective, Terms, Values};
 use crate::kill::drill::Drill;
 use crate::kill::{KillGeneration, Kills};
-use crate::names::{Name, Tenant, Zone};
+use crate::names::{Key, KeyId, Name, Place, Tenant, Zone};
 use crate::quantity::{DropRatio, Limit, Rate};
-use crate::report::Echo;
-use crate::report::Role;
+use crate::report::{Counts, Echo, KeyDefinition, New, Role};
 
 const HEAD: Head = Head {
     controller: None,
@@ -285,4 +284,50 @@ fn a_new_stream_gets_everything_again_from_number_one() {
         let first = child.next(at(stream), HEAD, &mut board, true, Echo::default()).unwrap();
         assert_eq!((first.seq, first.buckets), (1, vec![directive(Some(5), true)]));
     }
+}
+
+struct NoLedger;
+
+impl Ledger for NoLedger {
+    fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {
+        None
+    }
+
+    fn add(&mut self, _: Option<Place>, _: KeyId, _: &Key, _: New) -> Option<Place> {
+        None
+    }
+}
+
+#[test]
+fn invented_instances_share_the_room_of_their_service() {
+    let mut sessions = Sessions::new(InstanceId(99), 9, 100).with_keys_of_clients(100);
+    let of =
+        |service: &str, number: u128| Identity { service: Name::new(service).unwrap(), ..identity(number) };
+    let report = |identity: &Identity, keys: u32| {
+        let key = |id: u32| KeyDefinition {
+            key: Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() },
+            base: Counts::ZERO,
+            sent: Counts::ZERO,
+            continues: false,
+        };
+        let definitions = (0..keys).map(|id| (KeyId(id), key(id))).collect();
+        Report { seq: 1, identity: Some(identity.clone()), definitions, ..Report::default() }
+    };
+    let mut greet = |identity: Identity, stream: u64, keys: u32| {
+        let report = report(&identity, keys);
+        sessions.check(StreamId(stream), &report)?;
+        sessions.open(at(0), StreamId(stream), identity)?;
+        sessions.enter(at(0), StreamId(stream), &report, &mut NoLedger);
+        Ok(())
+    };
+    assert_eq!(greet(of("shop", 1), 1, 50), Ok(()));
+    let service = Name::new("shop").unwrap();
+    assert_eq!(greet(of("shop", 2), 2, 31), Err(StreamRejected::NoKeyRoom { service, keys_max: 80 }));
+    assert_eq!(greet(of("shop", 2), 2, 30), Ok(()));
+    assert_eq!(greet(of("search", 3), 3, 20), Ok(()), "the rest is for others");
+    assert_eq!(greet(of("shop", 1), 4, 0), Ok(()), "a new stream, which remembers the keys");
+    assert!(greet(of("shop", 4), 5, 1).is_err());
+    sessions.remove(InstanceId(1));
+    let report = report(&of("shop", 4), 50);
+    assert!(sessions.check(StreamId(5), &report).is_ok());
 }

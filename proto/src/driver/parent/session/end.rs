@@ -86,9 +86,9 @@ impl End {
                 let text = rejected.to_string();
                 let status = match rejected {
                     StreamRejected::Broken(_) | StreamRejected::Greeting => Status::invalid_argument(text),
-                    StreamRejected::Full(_) | StreamRejected::SourceFull(_) => {
-                        Status::resource_exhausted(text)
-                    }
+                    StreamRejected::Full(_)
+                    | StreamRejected::SourceFull(_)
+                    | StreamRejected::NoKeyRoom { .. } => Status::resource_exhausted(text),
                     StreamRejected::Unknown => Status::aborted(text),
                     StreamRejected::WrongTier(_) | StreamRejected::Loop | StreamRejected::TooDeep { .. } => {
                         Status::failed_precondition(text)
