@@ -96,7 +96,9 @@ impl InForce {
         let http = match &rules.http().rules {
             None => Http::Headers { tenant: tenant.clone() },
             Some(list) => {
-                Http::Rules(middleware::Rules::new(limiter, tenant.to_middleware()?, list.iter().cloned())?)
+                let list = list.iter().cloned();
+                let of_paths = middleware::Rules::new(limiter, tenant.to_middleware()?, list)?;
+                Http::Rules(if rules.http().ignore_case { of_paths.ignore_case() } else { of_paths })
             }
         };
         Ok(Self { rules, http })

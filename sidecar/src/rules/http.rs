@@ -16,6 +16,8 @@ pub const COST_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-cost");
 pub struct HttpRules {
     /// The source of a request's tenant.
     pub tenant: HttpTenant,
+    /// True if the case of paths does not matter.
+    pub ignore_case: bool,
     /// The rules in order; `None` if a header names the bucket.
     pub rules: Option<Vec<Rule>>,
 }

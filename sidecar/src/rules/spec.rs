@@ -51,6 +51,8 @@ pub(super) struct DescriptorSpec {
 #[serde(deny_unknown_fields)]
 pub(super) struct HttpSpec {
     pub(super) tenant: Option<HttpTenantSpec>,
+    #[serde(default)]
+    pub(super) ignore_case: Flag,
     pub(super) rules: Option<Vec<HttpRuleSpec>>,
 }
 

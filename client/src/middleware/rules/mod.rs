@@ -8,6 +8,7 @@ mod pattern;
 mod readings;
 mod resolved;
 mod rule;
+mod steps;
 mod template;
 
 pub use error::{PathFault, RulesError};
@@ -25,11 +26,13 @@ use crate::{KeyRequest, Limiter};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 ///
-/// A path can be written in several ways, of which a handler may see any: `/checkout` also as `/%63heckout` or
-/// `/a/../checkout`. Rules are compared with the path as it was sent, with the decoded one, and with the decoded one
-/// whose dot segments are resolved and whose empty segments are removed. Where these differ, the first rule that
-/// matches any of them applies, and a request is unlimited only if it is by all of them. Case and a trailing slash
-/// count, as they do for routes.
+/// A path can be written in several ways, and a service may read `/admin` in `/%61dmin`, `/%2561dmin`, `/a/../admin`,
+/// `//admin`, `/admin;x=1` or `/a\..\admin`. Rules are compared with the path as it was sent and with every reading
+/// of it: decoded any number of times, with backslashes as slashes, without the parameters of segments, with slashes
+/// merged and with dot segments resolved, in any order. The first rule that matches any of them applies, so the
+/// strictest is listed first, and a request is unlimited only if it is by all of them. The first limited rule whose method
+/// and route match applies to a path with more readings than a service has a use for: more than 128, or more than 8 KiB
+/// of them and eight times its length. Case counts unless it is [ignored](Self::ignore_case), and a trailing slash counts.
 ///
 /// With the feature `axum`, a layer inside of a nested router compares both the path without the prefix that the router
 /// has stripped and the whole one.
@@ -39,6 +42,7 @@ pub struct Rules {
     tenant: Tenant,
     rules: Vec<Resolved>,
     limits_preflights: bool,
+    ignores_case: bool,
     /// True if any rule has a condition on paths, for which the whole path is needed.
     #[cfg(feature = "axum")]
     has_path: bool,
@@ -73,6 +77,7 @@ impl Rules {
             table: Arc::clone(&limiter.table),
             tenant,
             limits_preflights: false,
+            ignores_case: false,
             #[cfg(feature = "axum")]
             has_path: rules.iter().any(Resolved::has_path),
             #[cfg(feature = "axum")]
@@ -100,6 +105,14 @@ impl Rules {
         self
     }
 
+    /// Compares paths without regard to the case of ASCII letters, for services that route so.
+    #[must_use]
+    pub fn ignore_case(mut self) -> Self {
+        self.ignores_case = true;
+        self.rules.iter_mut().for_each(Resolved::lower_path);
+        self
+    }
+
     /// Compares a request with the rules, by all readings of its path.
     fn matched(&self, request: Head<'_>) -> Matched<'_> {
         #[cfg(feature = "axum")]
@@ -108,7 +121,8 @@ impl Rules {
         let (whole, route) = (None, None);
         let mut first: Option<(usize, &Target)> = None;
         let mut all_unlimited = true;
-        each_reading(request.uri.path().as_bytes(), whole, |reading| {
+        let path = request.uri.path().as_bytes();
+        let is_complete = each_reading(path, whole, self.ignores_case, |reading| {
             let mut rules = self.rules.iter().enumerate();
             let rule = rules.find(|(_, rule)| rule.matches(request.method, route, reading));
             all_unlimited &= rule.is_some();
@@ -119,6 +133,13 @@ impl Rules {
                 first = Some((index, target));
             }
         });
+        if !is_complete {
+            // A reading that was left out may match any of them.
+            let rules = self.rules.iter().filter(|rule| rule.matches_but_for_path(request.method, route));
+            if let Some(target) = rules.filter_map(Resolved::target).next() {
+                return Matched::Limited(target);
+            }
+        }
         match first {
             Some((_, target)) => Matched::Limited(target),
             None if all_unlimited => Matched::Unlimited,

@@ -1,7 +1,7 @@
 //! The condition of a rule on paths: one path, a prefix by segments, or a template.
 
 use super::PathFault;
-use super::readings::{decoded, has_escape};
+use super::steps::{decoded, has_escape};
 use super::template::Template;
 
 /// The paths that a rule applies to, as they are written and decoded.
@@ -34,8 +34,14 @@ impl PathPattern {
         let written = Shape::parse(kind, text)?;
         // With an escaped slash the decoded text is another path, which an exemption of this one must not exempt.
         let has_slash = text.to_ascii_lowercase().contains("%2f");
-        let decoded = (has_escape(text.as_bytes()) && !has_slash).then(|| written.decoded());
+        let decoded = (has_escape(text.as_bytes()) && !has_slash).then(|| written.map(decoded));
         Ok(Self { written, decoded })
+    }
+
+    /// Makes the pattern in lower case, for readings in lower case.
+    pub(super) fn lowered(&self) -> Self {
+        let lower = |shape: &Shape| shape.map(<[u8]>::to_ascii_lowercase);
+        Self { written: lower(&self.written), decoded: self.decoded.as_ref().map(lower) }
     }
 
     /// Matches the raw reading of a path, or a decoded one.
@@ -92,11 +98,11 @@ impl Shape {
         }
     }
 
-    fn decoded(&self) -> Self {
+    fn map(&self, change: impl Fn(&[u8]) -> Vec<u8>) -> Self {
         match self {
-            Self::Exact(path) => Self::Exact(decoded(path)),
-            Self::Prefix(path) => Self::Prefix(decoded(path)),
-            Self::Template(template) => Self::Template(template.decoded()),
+            Self::Exact(path) => Self::Exact(change(path)),
+            Self::Prefix(path) => Self::Prefix(change(path)),
+            Self::Template(template) => Self::Template(template.map(change)),
         }
     }
 

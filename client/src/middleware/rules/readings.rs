@@ -1,8 +1,15 @@
-//! The readings of a request's path: as it was sent, decoded, and with its dot segments resolved. A handler may act on
-//! any of them, so rules are compared with all.
+//! The readings of a request's path. Services decode, cut and resolve a path, each in its own order, so rules are
+//! compared with every result.
 
-/// The longest path in bytes that is decoded without an allocation.
-const ON_STACK_MAX: usize = 512;
+use std::ops::Range;
+
+use super::steps::{DECODE, STEPS, is_plain};
+
+/// Maximum number of readings of a path.
+const READINGS_MAX: usize = 128;
+/// Bytes that the readings of any path may have together, next to [`LENGTHS_MAX`] times its own.
+const BYTES_MAX: usize = 8 * 1024;
+const LENGTHS_MAX: usize = 8;
 
 /// One reading of a request's path.
 #[derive(Clone, Copy, Debug)]
@@ -22,195 +29,179 @@ impl Reading<'_> {
     }
 }
 
-/// Calls `read` with each reading of a path: as it is, percent-decoded once, and decoded with dot segments resolved
-/// and empty segments removed. A path without escapes, dot segments and empty segments has one reading. If a router
-/// has stripped a prefix, `whole` is the path before, which is read in the same way.
-pub(super) fn each_reading(path: &[u8], whole: Option<&[u8]>, mut read: impl FnMut(Reading<'_>)) {
-    read(Reading { path, whole, is_decoded: false });
-    if is_plain(path) && whole.is_none_or(is_plain) {
-        return;
-    }
-    let Some(whole) = whole else {
-        return with_buffer(path, |path| {
-            read(Reading { path: path.decoded(), whole: None, is_decoded: true });
-            read(Reading { path: path.resolved(), whole: None, is_decoded: true });
-        });
-    };
-    with_buffer(path, |path| {
-        with_buffer(whole, |whole| {
-            read(Reading { path: path.decoded(), whole: Some(whole.decoded()), is_decoded: true });
-            read(Reading { path: path.resolved(), whole: Some(whole.resolved()), is_decoded: true });
-        });
-    });
-}
-
-/// A path, with room to decode it in place.
-struct Buffer<'a> {
-    path: &'a [u8],
-    room: &'a mut [u8],
-    length: usize,
-}
-
-impl Buffer<'_> {
-    fn decoded(&mut self) -> &[u8] {
-        self.length = decode(self.path, self.room);
-        &self.room[..self.length]
-    }
-
-    /// Resolves what was decoded.
-    fn resolved(&mut self) -> &[u8] {
-        let resolved = resolve(&mut self.room[..self.length]);
-        &self.room[..resolved]
-    }
-}
-
-/// Calls `read` with a path and room for it, on the stack unless the path is long.
-fn with_buffer(path: &[u8], read: impl FnOnce(&mut Buffer<'_>)) {
-    let (mut short, mut long) = ([0; ON_STACK_MAX], Vec::new());
-    let room = match short.get_mut(..path.len()) {
-        Some(room) => room,
-        None => {
-            long.resize(path.len(), 0);
-            &mut long[..]
+/// Calls `read` with each reading of a path: as it is, and after any of the steps in any order. A path without their
+/// marks has one reading. If a router has stripped a prefix, `whole` is the path before, which is read in the same way.
+/// With `lower`, every reading is in lower case.
+///
+/// Returns false if there are more readings than the bounds allow: then some were left out.
+pub(super) fn each_reading(
+    path: &[u8],
+    whole: Option<&[u8]>,
+    lower: bool,
+    mut read: impl FnMut(Reading<'_>),
+) -> bool {
+    let folds = lower && (has_upper(path) || whole.is_some_and(has_upper));
+    if !folds {
+        read(Reading { path, whole, is_decoded: false });
+        if is_plain(path) && whole.is_none_or(is_plain) {
+            return true;
         }
-    };
-    read(&mut Buffer { path, room, length: 0 });
-}
-
-/// Returns true if a text has an escape.
-pub(super) fn has_escape(text: &[u8]) -> bool {
-    (0..text.len()).any(|at| escaped(&text[at..]).is_some())
-}
-
-/// Decodes every valid escape once.
-pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
-    let mut decoded = vec![0; text.len()];
-    let length = decode(text, &mut decoded);
-    decoded.truncate(length);
-    decoded
-}
-
-/// Returns false if a path has an escape, or a segment that is empty or begins with a dot. Without branches, so that
-/// the compiler uses vector instructions.
-#[inline]
-fn is_plain(path: &[u8]) -> bool {
-    let special = |pair: &[u8]| (pair[0] == b'/') & ((pair[1] == b'/') | (pair[1] == b'.'));
-    !path.contains(&b'%') && !path.windows(2).fold(false, |found, pair| found | special(pair))
-}
-
-/// Decodes every valid escape once, as axum does for captures; returns the length.
-fn decode(path: &[u8], decoded: &mut [u8]) -> usize {
-    let (mut read, mut written) = (0, 0);
-    while read < path.len() {
-        let (byte, length) = escaped(&path[read..]).map_or((path[read], 1), |byte| (byte, 3));
-        decoded[written] = byte;
-        written += 1;
-        read += length;
     }
-    written
+    let mut readings = Readings::new(path, whole, lower);
+    let is_complete = readings.derive();
+    let derived = readings.spans.iter().skip(usize::from(!folds));
+    derived.for_each(|span| read(readings.reading(span)));
+    is_complete
 }
 
-/// Returns the byte that an escape at the start of `text` stands for.
-fn escaped(text: &[u8]) -> Option<u8> {
-    let [b'%', high, low, ..] = *text else { return None };
-    let digit = |hex: u8| char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(high)? << 4 | digit(low)?)
+/// The readings of one path, and of the whole one if there is one, after each other in one buffer.
+struct Readings {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    has_whole: bool,
+    lower: bool,
 }
 
-/// Resolves `.` and `..` (RFC 3986, 5.2.4) and removes empty segments, in place; returns the length. A path that does
-/// not begin with a slash has no segments.
-fn resolve(path: &mut [u8]) -> usize {
-    if path.first() != Some(&b'/') {
-        return path.len();
+#[derive(Clone)]
+struct Span {
+    path: Range<usize>,
+    whole: Range<usize>,
+    is_decoded: bool,
+}
+
+impl Readings {
+    fn new(path: &[u8], whole: Option<&[u8]>, lower: bool) -> Self {
+        let mut bytes = [path, whole.unwrap_or_default()].concat();
+        if lower {
+            bytes.make_ascii_lowercase();
+        }
+        let first = Span { path: 0..path.len(), whole: path.len()..bytes.len(), is_decoded: false };
+        Self { bytes, spans: vec![first], has_whole: whole.is_some(), lower }
     }
-    // The length of the result, which always ends in a slash before a segment is read.
-    let mut written = 1;
-    let mut start = 1;
-    loop {
-        let end = path[start..].iter().position(|byte| *byte == b'/').map_or(path.len(), |at| start + at);
-        let is_last = end == path.len();
-        match &path[start..end] {
-            b"" | b"." => {}
-            b".." => {
-                let parent = path[..written - 1].iter().rposition(|byte| *byte == b'/');
-                written = parent.map_or(1, |slash| slash + 1);
+
+    fn reading(&self, span: &Span) -> Reading<'_> {
+        let whole = self.has_whole.then(|| &self.bytes[span.whole.clone()]);
+        Reading { path: &self.bytes[span.path.clone()], whole, is_decoded: span.is_decoded }
+    }
+
+    /// Takes every step from every reading until nothing is new. Returns false at a bound.
+    fn derive(&mut self) -> bool {
+        let mut bytes_left = BYTES_MAX + LENGTHS_MAX * self.bytes.len();
+        let has_escape = self.bytes.contains(&b'%');
+        let mut at = 0;
+        while let Some(from) = self.spans.get(at).cloned() {
+            for (index, (has_mark, change)) in STEPS.iter().enumerate() {
+                let text = from.path.start..from.whole.end;
+                if !has_mark(&self.bytes[text.clone()]) {
+                    continue;
+                }
+                let Some(left) = bytes_left.checked_sub(text.len()) else { return false };
+                bytes_left = left;
+                let is_decoded = from.is_decoded || index == DECODE || !has_escape;
+                let path = self.push(from.path.clone(), *change);
+                let whole = self.push(from.whole.clone(), *change);
+                let span = Span { path, whole, is_decoded };
+                if self.is_known(&span) {
+                    self.bytes.truncate(span.path.start);
+                } else if self.spans.len() == READINGS_MAX {
+                    return false;
+                } else {
+                    self.spans.push(span);
+                }
             }
-            segment => {
-                let length = segment.len() + usize::from(!is_last);
-                path.copy_within(start..start + length, written);
-                written += length;
-            }
+            at += 1;
         }
-        if is_last {
-            return written;
-        }
-        start = end + 1;
+        true
     }
+
+    /// Appends a changed copy of a text.
+    fn push(&mut self, text: Range<usize>, change: fn(&mut [u8]) -> usize) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_within(text);
+        let copy = &mut self.bytes[start..];
+        let length = change(copy);
+        if self.lower {
+            copy.make_ascii_lowercase();
+        }
+        self.bytes.truncate(start + length);
+        start..start + length
+    }
+
+    fn is_known(&self, span: &Span) -> bool {
+        let texts = |span: &Span| (&self.bytes[span.path.clone()], &self.bytes[span.whole.clone()]);
+        self.spans.iter().any(|known| known.is_decoded == span.is_decoded && texts(known) == texts(span))
+    }
+}
+
+fn has_upper(text: &[u8]) -> bool {
+    text.iter().fold(false, |found, byte| found | byte.is_ascii_uppercase())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn readings(path: &[u8]) -> Vec<String> {
+    fn readings(path: &str, whole: Option<&str>, lower: bool) -> (Vec<String>, bool) {
         let mut readings = Vec::new();
-        each_reading(path, None, |reading| readings.push(String::from_utf8_lossy(reading.path).into_owned()));
-        readings
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let is_complete = each_reading(path.as_bytes(), whole.map(str::as_bytes), lower, |reading| {
+            let whole = reading.whole.map(|whole| format!(" of {}", text(whole))).unwrap_or_default();
+            readings.push(text(reading.path) + &whole);
+        });
+        (readings, is_complete)
     }
 
     #[test]
-    fn path_has_its_decoded_and_its_resolved_reading() {
-        for (path, decoded, resolved) in [
-            ("/%63heckout", "/checkout", "/checkout"),
-            ("/%2563heckout", "/%63heckout", "/%63heckout"),
-            ("/a%2Fb%2fc", "/a/b/c", "/a/b/c"),
-            ("/a%2", "/a%2", "/a%2"),
-            ("/%zz%", "/%zz%", "/%zz%"),
-            ("/%+1", "/%+1", "/%+1"),
-            ("/a/./b", "/a/./b", "/a/b"),
-            ("/a/../b", "/a/../b", "/b"),
-            ("/a/%2e%2E/b", "/a/../b", "/b"),
-            ("/a/b/..", "/a/b/..", "/a/"),
-            ("/a/b/.", "/a/b/.", "/a/b/"),
-            ("/../../a", "/../../a", "/a"),
-            ("/..", "/..", "/"),
-            ("//a//b//", "//a//b//", "/a/b/"),
-            ("/.well-known/x", "/.well-known/x", "/.well-known/x"),
-            ("/a/.../b", "/a/.../b", "/a/.../b"),
-            ("a%2f..", "a/..", "a/.."),
-            ("%2fa", "/a", "/a"),
+    fn path_is_read_after_steps_in_any_order() {
+        for (path, expected) in [
+            ("/a.b/c..d", &["/a.b/c..d"][..]),
+            ("*", &["*"]),
+            ("/a%20b", &["/a%20b", "/a b"]),
+            ("/%2561", &["/%2561", "/%61", "/a"]),
+            ("/a//../b", &["/a//../b", "/a/../b", "/a/b", "/b"]),
+            ("/a;/../b", &["/a;/../b", "/a/../b", "/b"]),
         ] {
-            assert_eq!(readings(path.as_bytes()), [path, decoded, resolved]);
+            assert_eq!(
+                readings(path, None, false),
+                (expected.iter().map(ToString::to_string).collect(), true)
+            );
         }
-        for plain in ["/", "/orders/7", "/orders/", "*", "", "/a.b/c..d", "/a/b."] {
-            assert_eq!(readings(plain.as_bytes()), [plain], "one reading");
-        }
-        let long = "/%61".repeat(1_000);
-        assert_eq!(readings(long.as_bytes())[2], "/a".repeat(1_000));
-    }
-
-    #[test]
-    fn overlong_utf8_is_no_slash() {
-        let mut last = Vec::new();
-        each_reading(b"/a%c0%afb", None, |reading| last = reading.path.to_owned());
-        assert_eq!(last, b"/a\xc0\xafb");
     }
 
     #[test]
     fn stripped_path_is_read_with_the_whole_one() {
         for (path, whole, expected) in [
-            ("/b", "/a/b", &[("/b", "/a/b")][..]),
-            ("/%62", "/a/%62", &[("/%62", "/a/%62"), ("/b", "/a/b"), ("/b", "/a/b")]),
-            ("/b", "/%61/../b", &[("/b", "/%61/../b"), ("/b", "/a/../b"), ("/b", "/b")]),
-            ("/../b", "/a/../b", &[("/../b", "/a/../b"), ("/../b", "/a/../b"), ("/b", "/b")]),
+            ("/b", "/a/b", &["/b of /a/b"][..]),
+            ("/%62", "/a/%62", &["/%62 of /a/%62", "/b of /a/b"]),
+            ("/../b", "/a/../b", &["/../b of /a/../b", "/b of /b"]),
         ] {
-            let mut found = Vec::new();
-            each_reading(path.as_bytes(), Some(whole.as_bytes()), |reading| {
-                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-                found.push((text(reading.path), text(reading.whole.unwrap())));
-            });
-            let expected: Vec<_> = expected.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect();
-            assert_eq!(found, expected, "{path} of {whole}");
+            assert_eq!(readings(path, Some(whole), false).0, expected, "{path} of {whole}");
         }
+    }
+
+    #[test]
+    fn readings_are_lowered_after_every_step() {
+        assert_eq!(readings("/A%42%2543", None, true).0, ["/a%42%2543", "/ab%43", "/abc"]);
+        assert_eq!(readings("/a", None, true).0, ["/a"]);
+    }
+
+    /// Callers choose the path, and each reading costs.
+    #[test]
+    fn readings_of_a_path_are_bounded() {
+        let marks =
+            ["a", "/", "//", ";x", "\\", "%5c", "%255c", "%3b", "%252f", "/../", "/.;/", "%2e%2e/", "%25"];
+        for seed in 0..2_000_usize {
+            let parts = 1 + seed % 300;
+            let path =
+                (0..parts).map(|part| marks[(seed * 31 + part * part * 7 + part * seed) % marks.len()]);
+            let path = format!("/{}", path.collect::<String>());
+            let mut readings = Readings::new(path.as_bytes(), None, false);
+            readings.derive();
+            assert!(readings.spans.len() <= READINGS_MAX);
+            assert!(readings.bytes.len() <= BYTES_MAX + (LENGTHS_MAX + 1) * path.len());
+        }
+        let hostile = |times| readings(&"/%2561;x\\..//.;".repeat(times), None, false).1;
+        assert!(!hostile(4_000), "no bound was met");
+        assert!(readings(&"/%61".repeat(16_000), None, false).1);
     }
 }

@@ -49,12 +49,19 @@ impl Resolved {
 
     #[inline]
     pub(super) fn matches(&self, method: &Method, route: Option<&str>, reading: Reading<'_>) -> bool {
+        let path = self.path.as_ref();
+        path.is_none_or(|path| reading.any(|text| path.matches(text, reading.is_decoded)))
+            && self.matches_but_for_path(method, route)
+    }
+
+    #[inline]
+    pub(super) fn matches_but_for_path(&self, method: &Method, route: Option<&str>) -> bool {
         self.methods.as_ref().is_none_or(|methods| methods.contains(method))
-            && self
-                .path
-                .as_ref()
-                .is_none_or(|path| reading.any(|text| path.matches(text, reading.is_decoded)))
             && self.route.as_ref().is_none_or(|of_rule| route == Some(&**of_rule))
+    }
+
+    pub(super) fn lower_path(&mut self) {
+        self.path = self.path.as_ref().map(PathPattern::lowered);
     }
 
     pub(super) const fn target(&self) -> Option<&Target> {

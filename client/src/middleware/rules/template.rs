@@ -2,7 +2,6 @@
 //! braces. A test compares them with axum's own matcher.
 
 use super::PathFault;
-use super::readings::decoded;
 
 /// The most parameters of a template, which is the most that axum takes.
 pub(super) const PARAMS_MAX: usize = 25;
@@ -98,10 +97,10 @@ impl Template {
         head
     }
 
-    /// Makes the template whose literals are decoded.
-    pub(super) fn decoded(&self) -> Self {
-        let decode = |segment: &Segment| Segment { literal: decoded(&segment.literal), then: segment.then };
-        Self(self.0.iter().map(decode).collect())
+    /// Makes the template whose literals are changed.
+    pub(super) fn map(&self, change: impl Fn(&[u8]) -> Vec<u8>) -> Self {
+        let changed = |segment: &Segment| Segment { literal: change(&segment.literal), then: segment.then };
+        Self(self.0.iter().map(changed).collect())
     }
 
     pub(super) fn matches(&self, path: &[u8]) -> bool {

@@ -96,6 +96,88 @@ fn request_is_unlimited_only_by_every_reading_of_its_path() {
 }
 
 #[test]
+fn every_spelling_meets_rules_of_every_kind() {
+    let admin = || Rule::bucket("admin");
+    for rule in [admin().exact("/admin/x"), admin().prefix("/admin"), admin().path("/admin/{id}")] {
+        let rules = rules([Rule::unlimited().prefix("/static"), rule, Rule::bucket("rest")]).unwrap();
+        for uri in [
+            "/admin/x",
+            "/%61dmin/x",
+            "/%2561dmin/x",
+            "/%25252561dmin/x",
+            "/admin%2fx",
+            "/admin%252Fx",
+            "//admin//x",
+            "/./admin/./x",
+            "/%2e/admin/%2E/x",
+            "/static/../admin/x",
+            "/static/%2e./admin/x",
+            "/static/%252e%252e/admin/x",
+            "/static//..//../admin/x",
+            "/admin/y//../../x",
+            "/admin;x=1/x",
+            "/admin/x;y",
+            "/admin%3bx/x",
+            "/admin%253bx/x",
+            "/;/admin/x",
+            "/static/..;/admin/x",
+            "/static/..;a=b/admin;c/x;d",
+            "/static/%2e%2e%3b/admin/x",
+            "/static/.;a/..;b/admin/x",
+            "/static/..%2fadmin/x",
+            "\\admin\\x",
+            "/admin\\x",
+            "/admin%5cx",
+            "/admin%255Cx",
+            "/static\\..\\admin\\x",
+            "/static/..%5cadmin%5cx",
+            "/static\\..;\\admin/x",
+            "/admin;a\\b/x",
+            "/static/y;\\z/../../admin/x",
+            "/static/../admin/y%2f..%2fx",
+            "/static/../%61dmin;%2f/x",
+        ] {
+            let uri = uri.strip_prefix('\\').map_or(uri.to_owned(), |rest| format!("/\\{rest}"));
+            assert_eq!(applies(&rules, Method::GET, &uri), Some(1), "{uri}");
+        }
+        for uri in ["/admins/x", "/static/../other/x", "/other;/admin/x", "/a%64mi/x"] {
+            assert_eq!(applies(&rules, Method::GET, uri), Some(2), "{uri}");
+        }
+    }
+}
+
+#[test]
+fn path_beyond_bounds_meets_the_first_limited_rule() {
+    let rules = rules([
+        Rule::unlimited().prefix("/static"),
+        Rule::bucket("write").prefix("/admin").methods([Method::PUT]),
+        Rule::bucket("admin").prefix("/admin"),
+        Rule::bucket("rest"),
+    ])
+    .unwrap();
+    let hostile = format!("/static{}", "/%2561;x\\..//.;".repeat(1_000));
+    assert_eq!(applies(&rules, Method::GET, &hostile), Some(2));
+    assert_eq!(applies(&rules, Method::GET, &"/a".repeat(10_000)), Some(3));
+}
+
+#[test]
+fn case_of_letters_matters_unless_ignored() {
+    let strict =
+        rules([Rule::bucket("a").path("/Admin/{id}"), Rule::bucket("caf").exact("/Caf%C3%A9")]).unwrap();
+    let ignoring = strict.clone().ignore_case();
+    for (uri, by_strict, by_ignoring) in [
+        ("/Admin/X", Some(0), Some(0)),
+        ("/ADMIN/x", None, Some(0)),
+        ("/%41DMIN/x", None, Some(0)),
+        ("/admin/", None, None),
+        ("/cAF%c3%a9", None, Some(1)),
+    ] {
+        assert_eq!(applies(&strict, Method::GET, uri), by_strict, "{uri}");
+        assert_eq!(applies(&ignoring, Method::GET, uri), by_ignoring, "{uri}");
+    }
+}
+
+#[test]
 fn request_that_passes_is_counted_by_its_reason() {
     let rules = rules([Rule::unlimited().path("/healthz"), Rule::bucket("cart").path("/cart")]).unwrap();
     let preflight = |request: http::request::Builder| {

@@ -152,6 +152,8 @@ fn rules_compare_method_and_path_of_the_original_request() {
             ("PROPFIND", "/orders/7", Some("orders-write")),
             ("PUT", "/%6Frders/a/b", Some("orders-write")),
             ("PUT", "/healthz/../orders", Some("orders-write")),
+            ("PUT", "/healthz\\..;x=1\\orders", Some("orders-write")),
+            ("PUT", "/ORDERS", None),
             ("PUT", "/orders/<script>", Some("orders-write")),
             ("PUT", "/orders/{a}|b^`\"\\", Some("orders-write")),
             ("PUT", "/orders#/healthz", Some("orders-write")),
@@ -283,4 +285,12 @@ fn tenant_that_is_absent_repeated_or_no_name_counts_as_the_default_class() {
         let expected = Decisions { offered: 1, admitted: 1, ..Decisions::default() };
         assert_eq!(port.plane.tenant_counts("checkout", counted).unwrap(), expected, "{counted}");
     }
+}
+
+#[test]
+fn case_of_paths_is_ignored_on_request() {
+    let port = Port::with_rules(&RULES.replacen("http:\n", "http:\n  ignore_case: true\n", 1));
+    port.plane.refuse_all(Reason::ClusterOverload);
+    let headers = [("x-forwarded-method", "PUT"), ("x-forwarded-uri", "/ORDERS/7")];
+    assert_eq!(port.get("/check", &headers).status, 429);
 }

@@ -20,7 +20,8 @@ pub(super) fn read(
         None => default.tenant,
         Some(spec) => findings.take(tenant(spec, &field.then("tenant"))).unwrap_or(default.tenant),
     };
-    let Some(list) = spec.rules else { return HttpRules { tenant, rules: None } };
+    let without_rules = HttpRules { tenant, ignore_case: spec.ignore_case.0, rules: None };
+    let Some(list) = spec.rules else { return without_rules };
     if field.entry("tenant").is_none() {
         let why = format!(
             "requests without the header {TENANT_HEADER} count for the class `default`: name the header under `tenant`"
@@ -30,7 +31,7 @@ pub(super) fn read(
     let field = field.then("rules");
     let hint = "a path such as `/orders/{id}`, or a `prefix`, covers many paths";
     if findings.take(check_entries(&field, HTTP_RULES_MAX, "HTTP_RULES_MAX", hint)).is_none() {
-        return HttpRules { tenant, rules: None };
+        return without_rules;
     }
     if list.is_empty() {
         let hint = "write a rule, or leave `rules` out: then headers name the bucket";
@@ -48,7 +49,7 @@ pub(super) fn read(
         let index = indexes.get(at).copied().unwrap_or(at);
         findings.faults.push(*fault(&error, index, &field.then(&index.to_string())));
     }
-    HttpRules { tenant, rules: Some(rules) }
+    HttpRules { rules: Some(rules), ..without_rules }
 }
 
 fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
