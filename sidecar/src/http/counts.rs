@@ -21,6 +21,19 @@ pub(super) enum Endpoint {
     V1Report,
 }
 
+impl Endpoint {
+    /// Returns the endpoint of a path, if requests for it are counted.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        Some(match path {
+            "/check" => Self::Check,
+            "/nginx" => Self::Nginx,
+            "/v1/check" => Self::V1Check,
+            "/v1/report" => Self::V1Report,
+            _ => return None,
+        })
+    }
+}
+
 /// The result of a request, by its place in [`RESULTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {

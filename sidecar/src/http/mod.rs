@@ -17,14 +17,14 @@ pub(crate) use self::counts::Count;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::ALLOW;
+use http::header::{ALLOW, HOST};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use plimsoll_admin::access::Access;
 
-use self::counts::{Counts, Outcome};
+use self::counts::{Counts, Endpoint, Outcome};
 use self::problem::Problem;
 use self::proxy::Style;
 use crate::limits::Limits;
@@ -65,6 +65,11 @@ impl Service {
     /// Answers one request.
     pub(crate) async fn answer(&self, caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
+        if let Err(problem) = check_host(&head) {
+            let endpoint = Endpoint::of(head.uri.path());
+            endpoint.into_iter().for_each(|endpoint| self.inner.counts.count(endpoint, Outcome::Invalid));
+            return problem.response();
+        }
         match self.inner.begin(caller, head).await {
             Begun::Answered(response) => response,
             Begun::NeedsBody(call) => match read_within(body, BODY_BYTES_MAX).await {
@@ -131,6 +136,18 @@ impl Inner {
     fn invalid(&self, call: json::Call, problem: Problem) -> Response<Full<Bytes>> {
         self.counts.count(call.endpoint(), Outcome::Invalid);
         problem.response()
+    }
+}
+
+/// Checks that a request has one `Host` (RFC 9112, 3.2). Two programs may each believe another one of several.
+fn check_host(head: &Parts) -> Result<(), Problem> {
+    match head.headers.get_all(HOST).iter().count() {
+        1 => Ok(()),
+        0 if head.version < Version::HTTP_11 => Ok(()),
+        count => Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            format!("the request has {count} `host` header fields: send one"),
+        )),
     }
 }
 

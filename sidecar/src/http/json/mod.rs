@@ -5,6 +5,7 @@
 //! `default`.
 
 mod check;
+mod object;
 mod read;
 mod report;
 mod types;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::BATCH_MAX;
+use super::object::Object;
 use super::types::Text;
 use crate::http::problem::Problem;
 use crate::rules::Rules;
@@ -59,14 +60,14 @@ fn is_batch(body: &[u8]) -> bool {
 }
 
 fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).or_else(|_| object_with_place(body))
+    serde_json::from_slice(body).map(|Object(value)| value).or_else(|_| object_with_place(body))
 }
 
 /// Reads an invalid body again, for the place of the fault.
 #[cold]
 fn object_with_place<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let object = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let Object(object) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         // A body as a whole has the path `.`, and `?` stands for a part that was not reached.
         let path = error.path().to_string();
         let field = path.trim_end_matches('?').trim_end_matches('.');

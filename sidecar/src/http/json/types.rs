@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
+use super::object::objects;
+
 /// A text that is borrowed from the body unless it has escapes.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
@@ -56,7 +58,7 @@ pub(in crate::http) struct Check<'a> {
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct CheckBatch<'a> {
     /// The requests.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "objects")]
     #[schemars(length(min = 1, max = 256))]
     pub(super) requests: Vec<Check<'a>>,
     /// True if the requests are parts of one, such as a request that counts for a workspace and for a user: all are
@@ -141,7 +143,7 @@ pub(in crate::http) struct Report<'a> {
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct ReportBatch<'a> {
     /// The responses.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "objects")]
     #[schemars(length(min = 1, max = 256))]
     pub(super) reports: Vec<Report<'a>>,
 }

@@ -94,7 +94,15 @@ fn invalid_check_is_a_problem_that_names_the_member_and_counts_for_nothing() {
     for (body, field, detail) in [
         ("", None, "EOF while parsing"),
         ("{", None, "EOF while parsing"),
-        ("[]", None, "invalid length 0"),
+        ("[]", None, "invalid type: sequence, expected an object"),
+        (r#"["b"]"#, None, "invalid type: sequence, expected an object"),
+        (r#"["b",null,null,null]"#, None, "invalid type: sequence, expected an object"),
+        (r#"[[["b",null,null,null]],null]"#, None, "invalid type: sequence, expected an object"),
+        (
+            r#"{"requests":[["b",null,null,null]]}"#,
+            Some("requests[0]"),
+            "invalid type: sequence, expected an object",
+        ),
         ("\"b\"", None, "invalid type: string"),
         ("{}", None, "missing field `bucket`"),
         (r#"{"bucket":"b"} x"#, None, "trailing characters at line 1 column 16"),
@@ -136,7 +144,7 @@ fn invalid_check_is_a_problem_that_names_the_member_and_counts_for_nothing() {
         assert!(problem["detail"].as_str().unwrap().contains(detail), "{short}: {problem}");
     }
     assert_eq!(port.plane.counts("b").unwrap().offered, 0);
-    assert_eq!(port.counts(), [("v1_check", "invalid", 26)]);
+    assert_eq!(port.counts(), [("v1_check", "invalid", 30)]);
     assert_eq!(port.post("/v1/check", &most).json()["results"].as_array().unwrap().len(), 256);
 }
 
@@ -194,6 +202,7 @@ fn invalid_report_is_a_problem_that_names_the_member_and_records_nothing() {
         (r#"{"bucket":"b","status":200,"latency":12}"#, "latency", "unknown field"),
         (r#"{"bucket":"a b","status":200}"#, "bucket", "' '"),
         (r#"{"reports":[]}"#, "reports", "the list is empty"),
+        (r#"{"reports":[["b",null,200,null,null]]}"#, "reports[0]", "invalid type: sequence"),
         (
             r#"{"reports":[{"bucket":"b","status":200},{"bucket":"b"}]}"#,
             "reports[1].status",
@@ -205,7 +214,7 @@ fn invalid_report_is_a_problem_that_names_the_member_and_records_nothing() {
         assert_eq!((answer.status, problem["field"].as_str()), (400, Some(field)), "{body}: {problem}");
         assert!(problem["detail"].as_str().unwrap().contains(detail), "{body}: {problem}");
     }
-    assert_eq!(port.counts(), [("v1_check", "allowed", 1), ("v1_report", "invalid", 13)]);
+    assert_eq!(port.counts(), [("v1_check", "allowed", 1), ("v1_report", "invalid", 14)]);
 }
 
 #[test]

@@ -69,6 +69,27 @@ async fn connection_goes_on_after_every_kind_of_answer() {
 }
 
 #[tokio::test]
+async fn request_has_exactly_one_host() {
+    let port = Port::new();
+    let mut connection = Connection::open(&port).await;
+    for (path, version, hosts, status) in [
+        ("/nginx", "1.1", "", 400),
+        ("/check", "1.1", "host: a\r\nhost: a\r\n", 400),
+        ("http://a/nginx", "1.1", "", 400),
+        ("/other", "1.1", "", 400),
+        ("/nginx", "1.1", "host: a\r\n", 204),
+        ("/nginx", "1.0", "connection: keep-alive\r\n", 204),
+        ("/nginx", "1.0", "connection: keep-alive\r\nhost: a\r\nhost: b\r\n", 400),
+    ] {
+        let request = format!("GET {path} HTTP/{version}\r\n{hosts}x-plimsoll-bucket: some\r\n\r\n");
+        connection.send(request.as_bytes()).await;
+        assert_eq!(connection.answer().await.0, status, "{request}");
+    }
+    let expected = [("check", "invalid", 1), ("nginx", "allowed", 2), ("nginx", "invalid", 3)];
+    assert_eq!(port.counts(), expected);
+}
+
+#[tokio::test]
 async fn body_beyond_64_kib_is_413_whether_announced_or_not() {
     let port = Port::new();
     let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
