@@ -6,12 +6,12 @@ use std::fmt::{Debug, Display};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use plimsoll_core::exchange::Source;
 use plimsoll_core::exchange::admission::Admission;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::handshakes::FailedHandshakes;
@@ -23,6 +23,8 @@ const ACCEPT_BURST: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// The pause after a failure: descriptors or memory ran out.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// The time that a connection has to greet before it gives its place to a new one.
+const GREETING_MAX: Duration = Duration::from_secs(1);
 /// The interval at which refused connections are logged.
 const REFUSED_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The default bound on connections without a greeting.
@@ -49,12 +51,19 @@ struct Inner {
 struct State {
     /// The number of pending connections of each source, and all of them from the oldest.
     of_source: HashMap<Source, usize>,
-    pending: BTreeMap<u64, (Source, CancellationToken)>,
+    pending: BTreeMap<u64, Pending>,
     next: u64,
     open: usize,
     counts: Counts,
     failed_handshakes: FailedHandshakes,
     refused_logged: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    source: Source,
+    since: Instant,
+    closed: CancellationToken,
 }
 
 /// The counts of one port since the start.
@@ -98,7 +107,8 @@ pub struct Acceptor {
 
 impl Connections {
     /// Allows `pending_max` pending connections in all, half of them from one source, and `open_max` connections
-    /// with those whose peer has greeted. Further ones wait in the accept queue.
+    /// with those whose peer has greeted. Further ones wait in the accept queue. One that was silent for a second gives
+    /// its place to a new one ([`Place::closed`]).
     #[must_use]
     pub fn new(pending_max: usize, open_max: usize) -> Self {
         Self::from(Inner { pending_max, open_max, is_fair: false, state: Mutex::default() })
@@ -138,6 +148,12 @@ impl Connections {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes the oldest silent connection, of one source or of any, and returns true if there was one. Not on a fair
+    /// port, whose connections never settle.
+    fn close_silent(&self, state: &mut State, of: Option<Source>) -> bool {
+        !self.inner.is_fair && state.close_silent(of)
+    }
+
     /// Takes a place for a new connection, if there is one.
     fn place(&self, peer: IpAddr) -> Option<Place> {
         let mut state = self.state();
@@ -145,8 +161,8 @@ impl Connections {
         let source = Source::from(peer);
         let of_peer = state.of_source.get(&source).copied().unwrap_or(0);
         let max = self.inner.pending_max;
-        let is_full = state.counts.pending >= max;
-        let may_enter = of_peer < max.div_ceil(2);
+        let may_enter = of_peer < max.div_ceil(2) || self.close_silent(&mut state, Some(source));
+        let is_full = state.counts.pending >= max && !self.close_silent(&mut state, None);
         if may_enter && (!is_full || self.inner.is_fair && state.close_one_for(of_peer + 1)) {
             state.counts.refused += u64::from(is_full);
             state.open += 1;
@@ -161,6 +177,11 @@ impl Connections {
             tracing::warn!(%peer, of_peer, pending, refused, "connection refused: too many without a greeting");
         }
         None
+    }
+
+    /// Returns true if a silent connection made room for a new one.
+    fn make_room(&self) -> bool {
+        self.close_silent(&mut self.state(), None)
     }
 
     /// Returns an error if as many connections are open as descriptors allow.
@@ -201,7 +222,7 @@ impl State {
     fn pend(&mut self, source: Source) -> (u64, CancellationToken) {
         let (number, closed) = (self.next, CancellationToken::new());
         self.next += 1;
-        self.pending.insert(number, (source, closed.clone()));
+        self.pending.insert(number, Pending { source, since: Instant::now(), closed: closed.clone() });
         *self.of_source.entry(source).or_default() += 1;
         self.counts.pending += 1;
         (number, closed)
@@ -209,7 +230,7 @@ impl State {
 
     /// Ends the time in which a connection is pending, unless it has ended.
     fn on_settled(&mut self, number: u64) -> Option<CancellationToken> {
-        let (source, closed) = self.pending.remove(&number)?;
+        let Pending { source, closed, .. } = self.pending.remove(&number)?;
         self.counts.pending -= 1;
         if let Some(of_source) = self.of_source.get_mut(&source) {
             *of_source -= 1;
@@ -227,8 +248,19 @@ impl State {
         let Some(source) = most.filter(|(_, most)| **most > count).map(|(source, _)| *source) else {
             return false;
         };
-        let oldest = self.pending.iter().find(|(_, (of, _))| *of == source).map(|(number, _)| *number);
-        let closed = oldest.and_then(|number| self.on_settled(number));
+        self.close_oldest(Some(source), Duration::ZERO)
+    }
+
+    fn close_silent(&mut self, of: Option<Source>) -> bool {
+        self.close_oldest(of, GREETING_MAX)
+    }
+
+    /// Closes the oldest connection, of one source or of any, that has been pending for so long.
+    fn close_oldest(&mut self, of: Option<Source>, pending_min: Duration) -> bool {
+        let mut pending =
+            self.pending.iter().take_while(|(_, pending)| pending.since.elapsed() >= pending_min);
+        let oldest = pending.find(|(_, pending)| of.is_none_or(|of| of == pending.source));
+        let closed = oldest.map(|(number, _)| *number).and_then(|number| self.on_settled(number));
         closed.inspect(CancellationToken::cancel).is_some()
     }
 
@@ -252,7 +284,7 @@ impl Place {
         self.connections.state().on_settled(self.number);
     }
 
-    /// Is cancelled when another source takes this place: the connection must be dropped then.
+    /// Is cancelled when another connection takes this place: this one must be dropped then.
     #[must_use]
     pub const fn closed(&self) -> &CancellationToken {
         &self.closed
@@ -323,7 +355,7 @@ impl Acceptor {
                 Err(error) if is_of_peer(&error) => self.left -= 1,
                 Err(error) => {
                     self.connections.on_failure(&error);
-                    sleep(FAILURE_PAUSE).await;
+                    sleep(if self.connections.make_room() { ACCEPT_PAUSE } else { FAILURE_PAUSE }).await;
                 }
             }
         }
@@ -371,6 +403,49 @@ mod tests {
         assert!(connections.check_room().is_ok());
         assert_eq!(connections.counts().pending, 0);
         assert!(connections.state().of_source.is_empty(), "no address is remembered");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_connections_give_way_oldest_first() {
+        let connections = Connections::new(4, 100);
+        let place = |last| connections.place(IpAddr::from(Ipv4Addr::new(10, 0, 0, last)));
+        let mut silent = Vec::new();
+        for last in [1, 1, 2, 2] {
+            silent.push(place(last).unwrap());
+            tokio::time::advance(GREETING_MAX / 8).await;
+        }
+        assert!(place(1).is_none() && place(3).is_none(), "all may still greet");
+        tokio::time::advance(GREETING_MAX / 2).await;
+        let closed =
+            || silent.iter().map(|place| u8::from(place.closed().is_cancelled())).collect::<Vec<_>>();
+        let _child = place(3).unwrap();
+        assert_eq!(closed(), [1, 0, 0, 0]);
+        tokio::time::advance(GREETING_MAX).await;
+        let _same_source = place(2).unwrap();
+        assert_eq!(closed(), [1, 0, 1, 0]);
+        assert_eq!(connections.counts().pending, 4);
+    }
+
+    /// The case of a process with few descriptors whose connections are all silent.
+    #[tokio::test(start_paused = true)]
+    async fn silent_connection_makes_room_without_descriptors() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut acceptor = Acceptor::new(listener, Connections::new(8, 2));
+        let mut peers = Vec::new();
+        let mut accepted = Vec::new();
+        for _ in 0..2 {
+            peers.push(TcpStream::connect(address).await.unwrap());
+            accepted.push(acceptor.next().await);
+        }
+        let child = TcpStream::connect(address).await.unwrap();
+        let began = Instant::now();
+        let (_, _, oldest) = accepted.remove(0);
+        tokio::spawn(async move { oldest.closed().cancelled().await });
+        let (_, peer, _place) = acceptor.next().await;
+        assert_eq!(peer, child.local_addr().unwrap());
+        assert!(began.elapsed() < 2 * GREETING_MAX, "{:?}", began.elapsed());
+        assert!(!accepted[0].2.closed().is_cancelled(), "one is enough");
     }
 
     #[test]

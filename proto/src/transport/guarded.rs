@@ -14,6 +14,7 @@ use plimsoll_core::quantity::MonoTime;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
 use super::Duplex;
@@ -38,6 +39,8 @@ pub(super) struct Guarded {
     guard: ConnectionGuard,
     connections: Connections,
     check: Pin<Box<Sleep>>,
+    /// Another connection has taken the place of this one.
+    displaced: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// The streams on one connection that have greeted. Clones share them.
@@ -131,6 +134,7 @@ impl Guarded {
         connections: Connections,
     ) -> Self {
         let check = Box::pin(sleep_until(Instant::now() + SILENT_MAX));
+        let displaced = Box::pin(place.closed().clone().cancelled_owned());
         let guard = ConnectionGuard::new(place);
         Self {
             socket: Socket::new(stream, security),
@@ -139,6 +143,7 @@ impl Guarded {
             guard,
             connections,
             check,
+            displaced,
         }
     }
 
@@ -158,8 +163,11 @@ impl Guarded {
         Poll::Ready(self.socket.open())
     }
 
-    /// Waits until there has been no greeting for too long.
+    /// Waits until there has been no greeting for too long, or until another connection takes the place of a silent one.
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        if self.guard.none_since().is_some() && self.displaced.as_mut().poll(context).is_ready() {
+            return Poll::Ready(self.too_late());
+        }
         loop {
             ready!(self.check.as_mut().poll(context));
             if let Err(error) = self.check(SILENT_MAX) {
@@ -185,10 +193,14 @@ impl Guarded {
     /// Fails once there has been no greeting for `longest`.
     fn check(&self, longest: Duration) -> io::Result<()> {
         if self.guard.none_since().is_some_and(|since| since.elapsed() >= longest) {
-            self.connections.on_timeout();
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "no greeting came in time"));
+            return Err(self.too_late());
         }
         Ok(())
+    }
+
+    fn too_late(&self) -> io::Error {
+        self.connections.on_timeout();
+        io::Error::new(io::ErrorKind::TimedOut, "no greeting came in time")
     }
 }
 
@@ -281,6 +293,18 @@ mod tests {
             assert_eq!(connections.failed_handshakes().values().sum::<u64>(), failures);
         }
         assert_eq!(connections.failed_handshakes()["not_tls"], 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn displaced_connection_ends() {
+        let (security, address, mut acceptor, connections) = port().await;
+        let _peer = TcpStream::connect(address).await.unwrap();
+        let (stream, peer, place) = acceptor.next().await;
+        place.closed().cancel();
+        let began = Instant::now();
+        let mut guarded = Guarded::new((stream, peer, place), &security, connections.clone());
+        assert_eq!(guarded.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < SILENT_MAX && connections.counts().timed_out == 1);
     }
 
     #[tokio::test(start_paused = true)]
