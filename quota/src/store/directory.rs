@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use plimsoll_host::private_directory;
+
 use super::error::OpenError;
 
 /// The format of the directory.
@@ -31,7 +33,7 @@ pub(super) struct Directory {
 impl Directory {
     /// Creates or locks a directory, and checks its format.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        fs::create_dir_all(path).map_err(OpenError::io(path))?;
+        private_directory::create(path).map_err(OpenError::io(path))?;
         let is_ours = path.join(FORMAT_FILE).exists();
         if !is_ours && !is_empty(path)? {
             return Err(OpenError::Foreign { path: path.to_owned() });
@@ -84,6 +86,7 @@ impl Directory {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(OpenError::io(&store)(error)),
             _ => {}
         }
+        private_directory::create(&store).map_err(OpenError::io(&store))?;
         let created = create(&store)?;
         fs::remove_file(&creating).map_err(OpenError::io(&creating))?;
         self.sync()?;

@@ -23,6 +23,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_host::panics::stopped_at_panic;
+use plimsoll_host::private_directory;
 use plimsoll_policy::learning::{Closed, MINUTES_PER_DAY, Minute};
 
 use crate::history::MinuteSamples;
@@ -131,6 +132,7 @@ impl HistoryStore {
     }
 
     fn load_from(path: &Path) -> Result<(Self, Restored), Fault> {
+        private_directory::create(path).map_err(|error| Fault::Unavailable(error.to_string()))?;
         let database = Database::builder(path)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)

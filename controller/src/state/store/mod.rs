@@ -15,8 +15,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use plimsoll_host::atomic_file::{directory_of, replace, sync_directory};
-use plimsoll_host::regular_file;
+use plimsoll_host::atomic_file::{replace, sync_directory};
+use plimsoll_host::{private_directory, regular_file};
 
 use crate::state::DurableState;
 
@@ -151,7 +151,7 @@ impl Claim {
         // The lock file was deleted, or the directory replaced: another controller may use what is there now.
         self.lock = None;
         let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
-        create_directory(directory).map_err(in_directory)?;
+        private_directory::create(directory).map_err(in_directory)?;
         // On a read-only disk the lock of an earlier run protects its state.
         let lock = regular_file::open_or_create(&path)
             .or_else(|error| regular_file::open(&path).map_err(|other| clearer(error, other)))
@@ -199,17 +199,6 @@ fn is_at(file: &File, path: &Path) -> bool {
         let _ = (file, path);
         true
     }
-}
-
-/// Creates a directory with its parents, all of them on disk when this returns.
-fn create_directory(directory: &Path) -> io::Result<()> {
-    let missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let created = directory.ancestors().take_while(missing).count();
-    fs::create_dir_all(directory)?;
-    for path in directory.ancestors().take(created) {
-        sync_directory(directory_of(path))?;
-    }
-    Ok(())
 }
 
 /// Creates the marker file, unless it exists.

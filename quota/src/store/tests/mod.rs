@@ -64,6 +64,17 @@ fn refusal(data: &Path) -> String {
 }
 
 #[test]
+fn data_are_for_their_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    let _open = open(&data).unwrap();
+    for path in [data.clone(), data.join("store")] {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700, "{path:?}");
+    }
+}
+
+#[test]
 fn commits_are_there_after_a_restart_without_an_end() {
     let data = tempfile::tempdir().unwrap();
     let (store, number) = open(data.path()).unwrap();

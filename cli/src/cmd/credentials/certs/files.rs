@@ -1,11 +1,9 @@
 //! The files of certificates and keys, by the names that every tier looks for.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::Context;
-use plimsoll_host::{atomic_file, regular_file};
+use plimsoll_host::{atomic_file, private_directory, regular_file};
 pub(super) use plimsoll_tls::{CA_FILE as CA_CERTIFICATE, CERTIFICATE_FILE as CERTIFICATE, KEY_FILE as KEY};
 
 use crate::cmd::credentials::unusable;
@@ -36,8 +34,7 @@ pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
 /// # Errors
 /// It cannot be created.
 pub(super) fn create_directory(path: &Path) -> anyhow::Result<()> {
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    created.with_context(|| format!("cannot create the directory {}", path.display()))
+    private_directory::create(path).with_context(|| format!("cannot create the directory {}", path.display()))
 }
 
 /// Replaces a file as a whole.

@@ -58,6 +58,16 @@ fn minutes_are_restored_in_order() {
 }
 
 #[test]
+#[cfg(unix)]
+fn database_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let state = tempfile::tempdir().unwrap();
+    fs::set_permissions(state.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let _open = HistoryStore::open(state.path()).unwrap();
+    assert_eq!(fs::metadata(state.path().join(FOLDER)).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
 fn minutes_of_summarised_days_are_not_restored() {
     let state = tempfile::tempdir().unwrap();
     let (mut store, _) = HistoryStore::open(state.path()).unwrap();
