@@ -1,13 +1,24 @@
 //! Logging to standard error: standard output carries the answer of a command and nothing else.
 
+use std::collections::HashMap;
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use anyhow::Context;
 use clap::ValueEnum;
-use std::io::IsTerminal;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
+use tracing_subscriber::layer;
 use tracing_subscriber::prelude::*;
 
 use crate::output::Pipe;
+
+/// The interval at which a module of a library logs a warning.
+const WARNING_EVERY: Duration = Duration::from_secs(10);
+/// The libraries that warn of what a peer does, for each of its connections.
+const LIBRARIES: [&str; 3] = ["h2::", "hyper::", "tonic::"];
 
 /// The format of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,10 +41,60 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let lines = fmt::layer().with_writer(|| Pipe(std::io::stderr())).with_ansi(colours);
-    let log = tracing_subscriber::registry().with(filter);
+    let log = tracing_subscriber::registry().with(filter).with(Warnings::default());
     match format {
         LogFormat::Text => log.with(lines).init(),
         LogFormat::Json => log.with(lines.json()).init(),
     }
     Ok(())
+}
+
+/// The last warning of each module of a library, and the number of those left out since. A peer could fill the disk by them.
+#[derive(Debug, Default)]
+struct Warnings {
+    of_module: Mutex<HashMap<&'static str, (Instant, u64)>>,
+}
+
+impl Warnings {
+    /// Returns the number of warnings left out before this one, or `None` if it is left out.
+    fn admit(&self, module: &'static str, now: Instant) -> Option<u64> {
+        let mut of_module = self.of_module.lock().unwrap_or_else(PoisonError::into_inner);
+        match of_module.get_mut(module) {
+            Some((at, left_out)) if now.duration_since(*at) < WARNING_EVERY => {
+                *left_out += 1;
+                None
+            }
+            _ => Some(of_module.insert(module, (now, 0)).map_or(0, |(_, left_out)| left_out)),
+        }
+    }
+}
+
+impl<S: Subscriber> layer::Layer<S> for Warnings {
+    fn event_enabled(&self, event: &Event<'_>, _: layer::Context<'_, S>) -> bool {
+        let (module, level) = (event.metadata().target(), event.metadata().level());
+        if *level > Level::WARN || !LIBRARIES.iter().any(|library| module.starts_with(library)) {
+            return true;
+        }
+        let admitted = self.admit(module, Instant::now());
+        if let Some(left_out @ 1..) = admitted {
+            tracing::warn!(module, left_out, "warnings of a library were not logged");
+        }
+        admitted.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_warnings_are_counted_not_logged() {
+        let (warnings, start) = (Warnings::default(), Instant::now());
+        let admit = |module, millis| warnings.admit(module, start + Duration::from_millis(millis));
+        assert_eq!(admit("h2::a", 0), Some(0));
+        assert_eq!((1..=5_000).filter_map(|millis| admit("h2::a", millis)).count(), 0);
+        assert_eq!(admit("h2::b", 5_000), Some(0));
+        assert_eq!(admit("h2::a", 10_000), Some(5_000));
+        assert_eq!(admit("h2::a", 20_000), Some(0));
+    }
 }
