@@ -25,8 +25,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// The time that a connection has to greet before it gives its place to a new one.
 const GREETING_MAX: Duration = Duration::from_secs(1);
-/// The interval at which refused connections are logged.
-const REFUSED_LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// The same while descriptors are short: each place is one of few, and many may wait for it.
+const SHORT_GREETING_MAX: Duration = Duration::from_millis(250);
+/// The interval at which refused connections, and a lack of descriptors, are logged.
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The default bound on connections without a greeting.
 pub const PENDING_MAX_DEFAULT: usize = 16_384;
 
@@ -57,6 +59,9 @@ struct State {
     counts: Counts,
     failed_handshakes: FailedHandshakes,
     refused_logged: Option<Instant>,
+    failure_logged: Option<Instant>,
+    /// A failure was logged since the last connection.
+    has_logged_failure: bool,
 }
 
 #[derive(Debug)]
@@ -148,10 +153,10 @@ impl Connections {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the oldest silent connection, of one source or of any, and returns true if there was one. Not on a fair
-    /// port, whose connections never settle.
-    fn close_silent(&self, state: &mut State, of: Option<Source>) -> bool {
-        !self.inner.is_fair && state.close_silent(of)
+    /// Closes the oldest connection, of one source or of any, that was silent for so long. Returns true if there was one.
+    /// Not on a fair port, whose connections never settle.
+    fn close_silent(&self, state: &mut State, of: Option<Source>, silent_min: Duration) -> bool {
+        !self.inner.is_fair && state.close_oldest(of, silent_min)
     }
 
     /// Takes a place for a new connection, if there is one.
@@ -161,8 +166,9 @@ impl Connections {
         let source = Source::from(peer);
         let of_peer = state.of_source.get(&source).copied().unwrap_or(0);
         let max = self.inner.pending_max;
-        let may_enter = of_peer < max.div_ceil(2) || self.close_silent(&mut state, Some(source));
-        let is_full = state.counts.pending >= max && !self.close_silent(&mut state, None);
+        let may_enter =
+            of_peer < max.div_ceil(2) || self.close_silent(&mut state, Some(source), GREETING_MAX);
+        let is_full = state.counts.pending >= max && !self.close_silent(&mut state, None, GREETING_MAX);
         if may_enter && (!is_full || self.inner.is_fair && state.close_one_for(of_peer + 1)) {
             state.counts.refused += u64::from(is_full);
             state.open += 1;
@@ -170,9 +176,7 @@ impl Connections {
             return Some(Place { connections: self.clone(), source, number, closed });
         }
         state.counts.refused += 1;
-        let now = Instant::now();
-        if state.refused_logged.is_none_or(|at| now.duration_since(at) >= REFUSED_LOGGED_EVERY) {
-            state.refused_logged = Some(now);
+        if is_due(&mut state.refused_logged) {
             let (pending, refused) = (state.counts.pending, state.counts.refused);
             tracing::warn!(%peer, of_peer, pending, refused, "connection refused: too many without a greeting");
         }
@@ -181,7 +185,7 @@ impl Connections {
 
     /// Returns true if a silent connection made room for a new one.
     fn make_room(&self) -> bool {
-        self.close_silent(&mut self.state(), None)
+        self.close_silent(&mut self.state(), None, SHORT_GREETING_MAX)
     }
 
     /// Returns an error if as many connections are open as descriptors allow.
@@ -194,7 +198,9 @@ impl Connections {
     fn on_failure(&self, error: &io::Error) {
         let mut state = self.state();
         state.counts.failures += 1;
-        if !std::mem::replace(&mut state.counts.is_failing, true) {
+        state.counts.is_failing = true;
+        if is_due(&mut state.failure_logged) {
+            state.has_logged_failure = true;
             tracing::error!(
                 %error,
                 "connections cannot be accepted; if descriptors ran out, raise the limit of open files (ulimit -n)"
@@ -251,10 +257,6 @@ impl State {
         self.close_oldest(Some(source), Duration::ZERO)
     }
 
-    fn close_silent(&mut self, of: Option<Source>) -> bool {
-        self.close_oldest(of, GREETING_MAX)
-    }
-
     /// Closes the oldest connection, of one source or of any, that has been pending for so long.
     fn close_oldest(&mut self, of: Option<Source>, pending_min: Duration) -> bool {
         let mut pending =
@@ -265,7 +267,8 @@ impl State {
     }
 
     fn on_accepted(&mut self) {
-        if std::mem::replace(&mut self.counts.is_failing, false) {
+        self.counts.is_failing = false;
+        if std::mem::take(&mut self.has_logged_failure) {
             tracing::info!(failures = self.counts.failures, "connections are accepted again");
         }
     }
@@ -367,6 +370,15 @@ impl Acceptor {
     }
 }
 
+/// Returns true if something was not logged lately, and notes that it is now.
+fn is_due(logged: &mut Option<Instant>) -> bool {
+    let is_due = logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
+    if is_due {
+        *logged = Some(Instant::now());
+    }
+    is_due
+}
+
 /// Returns true for a connection that broke before it was accepted.
 fn is_of_peer(error: &io::Error) -> bool {
     use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock};
@@ -444,7 +456,7 @@ mod tests {
         tokio::spawn(async move { oldest.closed().cancelled().await });
         let (_, peer, _place) = acceptor.next().await;
         assert_eq!(peer, child.local_addr().unwrap());
-        assert!(began.elapsed() < 2 * GREETING_MAX, "{:?}", began.elapsed());
+        assert!(began.elapsed() < 2 * SHORT_GREETING_MAX, "{:?}", began.elapsed());
         assert!(!accepted[0].2.closed().is_cancelled(), "one is enough");
     }
 
