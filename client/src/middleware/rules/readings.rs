@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use super::steps::{DECODE, STEPS, is_plain};
 
 /// Maximum number of readings of a path.
@@ -54,10 +56,11 @@ pub(super) fn each_reading(
     is_complete
 }
 
-/// The readings of one path, and of the whole one if there is one, after each other in one buffer.
+/// The readings of one path, and of the whole one if there is one, after each other in one buffer. Those of a usual path
+/// are on the stack.
 struct Readings {
-    bytes: Vec<u8>,
-    spans: Vec<Span>,
+    bytes: SmallVec<[u8; 1024]>,
+    spans: SmallVec<[Span; 8]>,
     has_whole: bool,
     lower: bool,
 }
@@ -71,12 +74,13 @@ struct Span {
 
 impl Readings {
     fn new(path: &[u8], whole: Option<&[u8]>, lower: bool) -> Self {
-        let mut bytes = [path, whole.unwrap_or_default()].concat();
+        let mut bytes = SmallVec::from_slice(path);
+        bytes.extend_from_slice(whole.unwrap_or_default());
         if lower {
             bytes.make_ascii_lowercase();
         }
         let first = Span { path: 0..path.len(), whole: path.len()..bytes.len(), is_decoded: false };
-        Self { bytes, spans: vec![first], has_whole: whole.is_some(), lower }
+        Self { bytes, spans: smallvec::smallvec![first], has_whole: whole.is_some(), lower }
     }
 
     fn reading(&self, span: &Span) -> Reading<'_> {
@@ -117,7 +121,8 @@ impl Readings {
     /// Appends a changed copy of a text.
     fn push(&mut self, text: Range<usize>, change: fn(&mut [u8]) -> usize) -> Range<usize> {
         let start = self.bytes.len();
-        self.bytes.extend_from_within(text);
+        self.bytes.resize(start + text.len(), 0);
+        self.bytes.copy_within(text, start);
         let copy = &mut self.bytes[start..];
         let length = change(copy);
         if self.lower {
