@@ -9,6 +9,7 @@ mod load;
 mod logging;
 mod output;
 mod shutdown;
+mod terminal;
 mod up;
 
 use std::process::ExitCode;

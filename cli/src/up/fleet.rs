@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow};
 use plimsoll_admin::security::SecurityArgs;
 use plimsoll_aggregator::Aggregator;
 use plimsoll_controller::Controller;
+use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::Status;
 use plimsoll_controller::brain::Brain;
 use plimsoll_core::report::DECISIONS_PER_S_MAX;
@@ -218,6 +219,11 @@ impl Fleet {
     /// The controller's status.
     pub(super) fn status(&self) -> Status {
         self.brain.with(|brain, now| Status::of(brain, now))
+    }
+
+    /// The policies in force and held back.
+    pub(super) fn policies(&self) -> Policies {
+        self.brain.with(|brain, _| Policies::of(brain))
     }
 
     /// Stops every part, the services first.

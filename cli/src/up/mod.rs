@@ -68,7 +68,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
             _ = draws.tick() => {
                 let status = fleet.status();
                 window.push(started.elapsed(), &status);
-                screen.draw(&status, &window);
+                screen.draw(&status, &fleet.policies(), &window);
             }
         }
     }
@@ -78,5 +78,6 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
         load.stop().await;
     }
     fleet.stop().await.context("a part of the demo failed")?;
+    drop(screen);
     args.output.print(&summary, |out| table::write_summary(out, &summary))
 }

@@ -1,14 +1,16 @@
 //! The table of rates: redrawn in place on a terminal, printed now and then elsewhere.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
+use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::Status;
 
 use super::summary::{Line, Summary, Window};
 use crate::load::Outcomes;
 use crate::output;
+use crate::terminal::Table;
 
 /// The span of the live rates: ten roll-ups, so that one more or less changes little.
 const LIVE_WINDOW: Duration = Duration::from_secs(5);
@@ -18,9 +20,8 @@ const PLAIN_EVERY: u32 = 5;
 /// Standard output as a screen.
 pub(super) struct Screen {
     shows_tables: bool,
-    is_terminal: bool,
-    /// Lines of the table on the screen.
-    lines: usize,
+    /// The table that is redrawn in place, on a terminal.
+    table: Option<Table>,
     /// Tables so far, printed or not.
     drawn: u32,
 }
@@ -28,7 +29,7 @@ pub(super) struct Screen {
 impl Screen {
     /// Without `shows_tables`, text for people goes to standard error and tables are left out.
     pub(super) fn new(shows_tables: bool) -> Self {
-        Self { shows_tables, is_terminal: io::stdout().is_terminal(), lines: 0, drawn: 0 }
+        Self { shows_tables, table: shows_tables.then(Table::on_stdout).flatten(), drawn: 0 }
     }
 
     /// Prints text that is not redrawn.
@@ -41,34 +42,29 @@ impl Screen {
     }
 
     /// Draws the present rates.
-    pub(super) fn draw(&mut self, status: &Status, window: &Window) {
+    pub(super) fn draw(&mut self, status: &Status, policies: &Policies, window: &Window) {
         self.drawn += 1;
-        if !self.shows_tables || (!self.is_terminal && !self.drawn.is_multiple_of(PLAIN_EVERY)) {
-            return;
+        if let Some(table) = &self.table {
+            table.show(&live_table(status, policies, window));
+        } else if self.shows_tables && self.drawn.is_multiple_of(PLAIN_EVERY) {
+            let mut stdout = output::stdout();
+            let table = live_table(status, policies, window);
+            // A standard output that fails is no reason to stop the demo.
+            let _ = stdout.write_all(table.as_bytes()).and_then(|()| stdout.flush());
         }
-        let table = live_table(status, window);
-        let mut out = String::new();
-        if self.is_terminal && self.lines > 0 {
-            // Moves up over the last table, and clears the rest of the screen.
-            let _ = write!(out, "\x1b[{}A\x1b[J", self.lines);
-        }
-        out.push_str(&table);
-        self.lines = table.lines().count();
-        let mut stdout = output::stdout();
-        // A standard output that fails is no reason to stop the demo.
-        let _ = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
     }
 }
 
-fn live_table(status: &Status, window: &Window) -> String {
+fn live_table(status: &Status, policies: &Policies, window: &Window) -> String {
     let (_, lines) = window.lines(LIVE_WINDOW);
     let connected = status.aggregators.iter().filter(|aggregator| aggregator.connected).count();
     let mut table = format!(
-        "epoch {}  policy {}  aggregators {connected}{}{}\n",
+        "epoch {}  policy {}  aggregators {connected}{}{}\n{}",
         status.epoch,
         status.policy_hash,
         if status.killed { "  KILLED: clients only observe and refuse nothing" } else { "" },
         if status.leading { "" } else { "  warming up: no drop ratios are sent yet" },
+        waiting(policies),
     );
     header(&mut table);
     for (name, line) in &lines {
@@ -80,6 +76,22 @@ fn live_table(status: &Status, window: &Window) -> String {
         bucket(&mut table, name, line, differs.as_deref().unwrap_or(""));
     }
     table
+}
+
+/// Returns what keeps the policy files from being in force, if anything does.
+fn waiting(policies: &Policies) -> String {
+    if let Some(refused) = &policies.refused {
+        // The first line has the place and the reason, and those after it quote the file.
+        let first = refused.lines().next().unwrap_or_default().replace(char::is_control, " ");
+        return format!("policy refused: {first}\n");
+    }
+    let held = policies.held.as_ref();
+    held.map_or_else(String::new, |held| {
+        format!(
+            "policy held back: `plimsoll apply --ack {}` releases it, `plimsoll diff` shows why\n",
+            held.hash
+        )
+    })
 }
 
 /// Writes the table at the end of a run.
@@ -134,4 +146,31 @@ fn row(table: &mut String, name: &str, line: &Line, note: &str) {
         line.would_drop_ratio.map_or(number(line.drop_ratio, 3), |ratio| format!("would {ratio:.3}")),
         line.mode,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_controller::admin::rollout_routes::HeldStatus;
+
+    use super::*;
+
+    #[test]
+    fn table_names_a_policy_that_waits() {
+        let policies = |held: bool, refused: Option<&str>| Policies {
+            in_force: "0d69".to_owned(),
+            held: held.then(|| HeldStatus { hash: "c0de".to_owned(), reasons: vec![], differences: vec![] }),
+            refused: refused.map(ToOwned::to_owned),
+        };
+        for (policies, shown) in [
+            (policies(false, None), ""),
+            (policies(true, None), "policy held back: `plimsoll apply --ack c0de` releases it"),
+            (
+                policies(true, Some("p.yaml:3: no\x1b[A key\n3 | ke:")),
+                "policy refused: p.yaml:3: no [A key\n",
+            ),
+        ] {
+            let text = waiting(&policies);
+            assert!(text.starts_with(shown) && text.is_empty() == shown.is_empty(), "{text}");
+        }
+    }
 }

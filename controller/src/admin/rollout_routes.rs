@@ -106,6 +106,19 @@ pub struct Policies {
     pub refused: Option<String>,
 }
 
+impl Policies {
+    /// Returns the policies of a controller.
+    pub fn of(brain: &Brain) -> Self {
+        let held = brain.policies.held.as_ref().map(|held| HeldStatus {
+            hash: held.policy.hash().to_string(),
+            reasons: held.reasons.clone(),
+            differences: held.differences.clone(),
+        });
+        let refused = brain.policies.refused.clone();
+        Self { in_force: brain.policy().hash().to_string(), held, refused }
+    }
+}
+
 /// A policy that waits for acknowledgement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldStatus {
@@ -128,7 +141,9 @@ pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
         .viewer(get.clone(), "/rollout/history", async |State(brain): BrainState| Json(brain.with(changes)))
         .operator(Method::POST, "/rollout/promote", promote)
         .operator(Method::POST, "/rollout/abort", abort)
-        .viewer(get, "/policy", async |State(brain): BrainState| Json(brain.with(policies)))
+        .viewer(get, "/policy", async |State(brain): BrainState| {
+            Json(brain.with(|brain, _| Policies::of(brain)))
+        })
         .admin(Method::POST, "/policy/ack", acknowledge)
         .with_state(commands)
 }
@@ -164,16 +179,6 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
 
 fn changes(brain: &mut Brain, _now: MonoTime) -> Vec<Change> {
     brain.durable().history.iter().cloned().collect()
-}
-
-fn policies(brain: &mut Brain, _now: MonoTime) -> Policies {
-    let held = brain.policies.held.as_ref().map(|held| HeldStatus {
-        hash: held.policy.hash().to_string(),
-        reasons: held.reasons.clone(),
-        differences: held.differences.clone(),
-    });
-    let refused = brain.policies.refused.clone();
-    Policies { in_force: brain.policy().hash().to_string(), held, refused }
 }
 
 async fn promote(
@@ -265,7 +270,7 @@ async fn acknowledge(
         Ok(hash) => {
             tracing::info!(policy = %hash, "held policy acknowledged and in force");
             in_effect(&brain).await;
-            Json(brain.with(policies)).into_response()
+            Json(brain.with(|brain, _| Policies::of(brain))).into_response()
         }
         Err(error) => {
             logged.refused(&error);
