@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use clap::ValueHint;
+use http::header::InvalidHeaderValue;
 use http::{HeaderValue, Uri};
+use plimsoll_core::names::check_name;
 
 use super::Schedule;
 use crate::output::OutputArgs;
@@ -14,8 +16,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Send HTTP load to a service, to try a limit with it
 ///
-/// Requests are GETs with the header x-tenant, at random moments around the given rate, and are sent whether
-/// or not earlier ones were answered: a slow service gets no less load. Answers with status 200 count as
+/// Requests are GETs with the header x-tenant. Each second has as many as its rate says, at random moments, and they are
+/// sent whether or not earlier ones were answered: a slow service gets no less load. Answers with status 200 count as
 /// served, with 429 as refused, and all others as failed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
@@ -24,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, env = "PLIMSOLL_TARGETS", value_name = "URL", value_delimiter = ',', required = true, value_hint = ValueHint::Url, value_parser = parse_target)]
     pub(super) target: Vec<Uri>,
     /// Requests/s in all, optionally changing at given times, such as 800,10000@10s
-    #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE[,RATE@TIME]...")]
+    #[arg(long, env = "PLIMSOLL_RPS", value_name = "RATE[,RATE@TIME]...", allow_hyphen_values = true)]
     pub(super) rps: Schedule,
     /// Tenant of the requests; several share the rate evenly
     #[arg(
@@ -36,12 +38,15 @@ pub(crate) struct Args {
         value_parser = parse_tenant
     )]
     pub(super) tenant: Vec<HeaderValue>,
-    /// Number of users behind each tenant: a request is of NAME-0, NAME-1 or another, drawn at random. Results are of all together
+    /// Number of users behind each tenant of --tenant: a request is of NAME-0, NAME-1 or another, drawn at random. Results are of all together
     #[arg(long, env = "PLIMSOLL_NAMES", value_name = "N")]
     pub(super) names: Option<NonZeroU64>,
     /// Another tenant with its own requests/s, in addition to --rps
     #[arg(long, env = "PLIMSOLL_HOT", value_name = "NAME=RATE[,RATE@TIME]...", value_parser = parse_hot)]
     pub(super) hot: Option<(HeaderValue, Schedule)>,
+    /// Seed of the moments and users of the requests, to repeat them; without it a random one, which the results name
+    #[arg(long, env = "PLIMSOLL_SEED", value_name = "N")]
+    pub(super) seed: Option<u64>,
     /// Time that a caller waits for an answer; later answers count as failed
     #[arg(long, env = "PLIMSOLL_TIMEOUT", value_name = "TIME", default_value = "5s", value_parser = parse_period)]
     pub(super) timeout: Duration,
@@ -77,8 +82,8 @@ fn parse_target(text: &str) -> Result<Uri, String> {
 }
 
 fn parse_tenant(name: &str) -> Result<HeaderValue, String> {
-    let tenant = name.parse().ok().filter(|tenant: &HeaderValue| !tenant.is_empty());
-    tenant.ok_or_else(|| format!("`{name}` is not a tenant: give the value of the header x-tenant"))
+    check_name(name).map_err(|error| error.to_string())?;
+    name.parse().map_err(|error: InvalidHeaderValue| error.to_string())
 }
 
 fn parse_hot(text: &str) -> Result<(HeaderValue, Schedule), String> {
@@ -114,7 +119,7 @@ mod tests {
     #[test]
     fn hot_tenant_has_a_name_and_a_rate() {
         assert_eq!(parse_hot("acme=5").unwrap(), ("acme".parse().unwrap(), Schedule::constant(5.0)));
-        for bad in ["acme", "=5", "acme=", "a\nb=5", "acme=-1"] {
+        for bad in ["acme", "=5", "acme=", "a\nb=5", "a b=5", "acme=-1"] {
             parse_hot(bad).unwrap_err();
         }
     }

@@ -1,5 +1,4 @@
-//! The load generator: a Poisson process of requests for each tenant and URL, and the outcome of each
-//! request.
+//! The load generator: requests for each tenant and URL at their arrivals, and the outcome of each request.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -20,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Schedule;
+use super::schedule::{Arrivals, Schedule};
 use super::summary::{Figures, Outcomes, Summary};
 use crate::admin_client::root_cause;
 
@@ -59,6 +58,7 @@ impl Demand {
 /// A running load.
 pub(crate) struct Load {
     started: Instant,
+    seed: u64,
     callers: Callers,
     stop: CancellationToken,
 }
@@ -80,14 +80,17 @@ struct Results {
     waits: Histogram<u64>,
     /// The cause of the first failed request, with its URL.
     first_failure: Option<String>,
+    /// True once any request was answered.
+    answered: bool,
 }
 
 impl Load {
-    /// Starts sending; callers wait `timeout` for an answer. Must be called on a runtime.
+    /// Starts sending, at moments that `seed` determines; callers wait `timeout` for an answer. Must be called on a
+    /// runtime.
     ///
     /// # Errors
     /// The histogram of waits cannot be allocated.
-    pub(crate) fn start(demands: Vec<Demand>, timeout: Duration) -> anyhow::Result<Self> {
+    pub(crate) fn start(demands: Vec<Demand>, timeout: Duration, seed: u64) -> anyhow::Result<Self> {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         let tenants = demands.iter().map(|demand| (demand.tenant.clone(), Outcomes::default())).collect();
@@ -97,19 +100,20 @@ impl Load {
             timeout,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             requests: TaskTracker::new(),
-            results: Arc::new(Mutex::new(Results { tenants, waits, first_failure: None })),
+            results: Arc::new(Mutex::new(Results { tenants, waits, first_failure: None, answered: false })),
         };
         let (started, stop) = (Instant::now(), CancellationToken::new());
-        for (seed, demand) in (0..).zip(demands) {
-            let (callers, stop) = (callers.clone(), stop.clone());
+        let mut seeds = SmallRng::seed_from_u64(seed);
+        for demand in demands {
+            let (callers, stop, rng) = (callers.clone(), stop.clone(), SmallRng::from_rng(&mut seeds));
             tokio::spawn(async move {
                 tokio::select! {
                     () = stop.cancelled() => {}
-                    () = callers.send_due(demand, started, SmallRng::seed_from_u64(seed)) => {}
+                    () = callers.send_due(demand, started, rng) => {}
                 }
             });
         }
-        Ok(Self { started, callers, stop })
+        Ok(Self { started, seed, callers, stop })
     }
 
     /// The results so far.
@@ -125,6 +129,8 @@ impl Load {
             },
             tenants: results.tenants.iter().map(|(tenant, outcomes)| (name(tenant), *outcomes)).collect(),
             first_failure: results.first_failure.clone(),
+            answered: results.answered,
+            seed: self.seed,
         }
     }
 
@@ -145,17 +151,15 @@ impl Callers {
     async fn send_due(&self, demand: Demand, started: Instant, mut rng: SmallRng) {
         let mut ticks = interval(SEND_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next = demand.rates.due(0.0, exponential(&mut rng));
-        while let Some(mut due_s) = next {
+        let mut arrivals = Arrivals::new(demand.rates.clone(), SmallRng::from_rng(&mut rng)).peekable();
+        while arrivals.peek().is_some() {
             ticks.tick().await;
             let now_s = started.elapsed().as_secs_f64();
-            while due_s <= now_s {
+            while arrivals.next_if(|due_s| *due_s <= now_s).is_some() {
                 match Arc::clone(&self.in_flight).try_acquire_owned() {
                     Ok(permit) => self.send(&demand, demand.caller(&mut rng), permit),
                     Err(_) => self.results().of(&demand.tenant).not_sent += 1,
                 }
-                next = demand.rates.due(due_s, exponential(&mut rng));
-                due_s = next.unwrap_or(f64::INFINITY);
             }
         }
     }
@@ -172,6 +176,7 @@ impl Callers {
             let waited = u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX);
             let mut results = callers.results();
             results.waits.saturating_record(waited);
+            results.answered |= matches!(answer, Ok(Ok(_)));
             let outcomes = results.of(&tenant);
             let cause = match answer {
                 Ok(Ok(StatusCode::OK)) => return outcomes.served += 1,
@@ -202,9 +207,4 @@ async fn status(client: &HttpClient, request: Request<Empty<Bytes>>) -> Result<S
     // The connection is reused only after the body was read.
     answer.into_body().collect().await.map_err(|error| root_cause(&error))?;
     Ok(status)
-}
-
-/// Draws from the exponential distribution of mean 1: the gap between independent arrivals.
-fn exponential(rng: &mut SmallRng) -> f64 {
-    -(1.0 - rng.random::<f64>()).ln()
 }

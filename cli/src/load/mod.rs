@@ -24,11 +24,12 @@ use crate::output;
 /// with `--every`, on the way. Each result counts from the beginning.
 ///
 /// # Errors
-/// A result cannot be printed.
+/// No request was answered, or a result cannot be printed.
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let (every, duration, format) = (args.every, args.duration, args.output);
     let patience = args.timeout;
-    let load = Load::start(demands(args), patience)?;
+    let seed = args.seed.map_or_else(getrandom::u64, Ok)?;
+    let load = Load::start(demands(args), patience, seed)?;
     let print_progress = async || -> anyhow::Result<()> {
         let Some(every) = every else { return std::future::pending().await };
         let mut ticks = interval(every);
@@ -50,6 +51,12 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     load.stop().await;
     let summary = load.summary();
     let Outcomes { sent, failed, not_sent, .. } = summary.all.outcomes;
+    if let Some(failure) = summary.first_failure.as_ref().filter(|_| !summary.answered) {
+        anyhow::bail!(
+            "none of {sent} requests was answered, the first with: {failure}. Start the service, or give --target an \
+             address that `plimsoll up` prints"
+        );
+    }
     if let Some(failure) = &summary.first_failure {
         writeln!(output::stderr(), "warning: {failed} requests failed, the first with: {failure}")?;
     } else if sent + not_sent == 0 {
@@ -61,17 +68,49 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
 /// Spreads the load of `--rps` evenly over the tenants, and that of each tenant evenly over the targets.
 fn demands(args: Args) -> Vec<Demand> {
     let each = args.rps.times(1.0 / args.tenant.len() as f64);
-    let tenants = args.tenant.into_iter().map(|tenant| (tenant, each.clone())).chain(args.hot);
+    let tenants = args.tenant.into_iter().map(|tenant| (tenant, args.names, each.clone()));
+    let hot = args.hot.map(|(tenant, rates)| (tenant, None, rates));
     let mut demands = Vec::new();
-    for (tenant, rates) in tenants {
+    for (tenant, names, rates) in tenants.chain(hot) {
         let rates = rates.times(1.0 / args.target.len() as f64);
-        let demand = |uri: &Uri| Demand {
-            uri: uri.clone(),
-            tenant: tenant.clone(),
-            names: args.names,
-            rates: rates.clone(),
-        };
+        let demand =
+            |uri: &Uri| Demand { uri: uri.clone(), tenant: tenant.clone(), names, rates: rates.clone() };
         demands.extend(args.target.iter().map(demand));
     }
     demands
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{FromArgMatches, error::ErrorKind};
+
+    use super::*;
+
+    fn parse(args: &str) -> Result<Args, clap::Error> {
+        let command = <Args as clap::Args>::augment_args(clap::Command::new("load").no_binary_name(true));
+        Args::from_arg_matches(&command.try_get_matches_from(args.split_ascii_whitespace())?)
+    }
+
+    #[test]
+    fn hot_tenant_keeps_its_name() {
+        let args = parse("--target http://a/b --rps 1 --tenant user --names 3 --hot acme=1").unwrap();
+        let names: Vec<_> = demands(args).into_iter().map(|demand| (demand.tenant, demand.names)).collect();
+        let [(user, Some(_)), (acme, None)] = &names[..] else { panic!("{names:?}") };
+        assert_eq!((user, acme), (&"user".parse().unwrap(), &"acme".parse().unwrap()));
+    }
+
+    #[test]
+    fn negative_rate_names_its_flag() {
+        let error = parse("--target http://a/b --rps -5").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ValueValidation);
+        assert!(error.to_string().contains("'--rps"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn load_without_any_answer_fails() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let args = parse(&format!("--target http://{closed}/b --rps 100 --duration 100ms")).unwrap();
+        let error = run(args, CancellationToken::new()).await.unwrap_err().to_string();
+        assert!(error.contains(&closed.to_string()) && error.contains("Start the service"), "{error}");
+    }
 }

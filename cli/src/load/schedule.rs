@@ -2,6 +2,9 @@
 
 use std::str::FromStr;
 
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
 /// The highest rate in requests/s: far above it, the arrivals of one interval would take longer than the interval.
 const RPS_MAX: f64 = 1e6;
 
@@ -25,12 +28,15 @@ impl Schedule {
         Self { steps: self.steps.iter().map(|(from_s, rps)| (*from_s, rps * factor)).collect() }
     }
 
+    /// The arrivals in a second that begins at `at_s`, at least 1.
+    fn arrivals_per_s(&self, at_s: f64) -> f64 {
+        let step = self.steps.iter().rev().find(|(from_s, _)| *from_s <= at_s);
+        step.map_or(1.0, |(_, rps)| rps.round().max(1.0))
+    }
+
     /// The time in seconds at which `arrivals` more requests are due after `from_s`, or `None` if they never
     /// are.
-    ///
-    /// With draws from the exponential distribution of mean 1 the arrivals are a Poisson process whose rate
-    /// changes exactly at the steps.
-    pub(crate) fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
+    fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
         let mut from_s = from_s;
         for (number, (_, rps)) in self.steps.iter().enumerate() {
             let until_s = self.steps.get(number + 1).map_or(f64::INFINITY, |(until_s, _)| *until_s);
@@ -46,6 +52,43 @@ impl Schedule {
             from_s = until_s;
         }
         None
+    }
+}
+
+/// The arrivals of a schedule. The number in each second is the rate, and their moments within it are those of
+/// independent callers: each is drawn uniformly.
+pub(crate) struct Arrivals {
+    schedule: Schedule,
+    rng: SmallRng,
+    /// The arrivals that are left of the present second, and the part of it that they fall into, in units of the mean gap.
+    left: f64,
+    room: f64,
+    last_s: f64,
+}
+
+impl Arrivals {
+    pub(crate) fn new(schedule: Schedule, rng: SmallRng) -> Self {
+        Self { schedule, rng, left: 0.0, room: 0.0, last_s: 0.0 }
+    }
+}
+
+impl Iterator for Arrivals {
+    type Item = f64;
+
+    /// The seconds since the start at which the next request is due.
+    fn next(&mut self) -> Option<f64> {
+        let mut gap = 0.0;
+        if self.left < 1.0 {
+            gap = self.room;
+            self.left = self.schedule.arrivals_per_s(self.last_s);
+            self.room = self.left;
+        }
+        // The first of so many uniform draws.
+        let first = self.room * (1.0 - self.rng.random::<f64>().powf(1.0 / self.left));
+        self.left -= 1.0;
+        self.room -= first;
+        self.last_s = self.schedule.due(self.last_s, gap + first)?;
+        Some(self.last_s)
     }
 }
 
@@ -84,7 +127,30 @@ impl FromStr for Schedule {
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+
     use super::*;
+
+    #[test]
+    fn every_second_has_the_rate() {
+        let moments = |rates: &str, seed| {
+            let arrivals = Arrivals::new(rates.parse().unwrap(), SmallRng::seed_from_u64(seed));
+            arrivals.take_while(|due_s| *due_s < 3.0).collect::<Vec<f64>>()
+        };
+        for (rates, expected) in
+            [("1", [1, 1, 1]), ("10", [10; 3]), ("1000", [1000; 3]), ("10,0@1s,10@2s", [10, 0, 10])]
+        {
+            for seed in 0..20 {
+                let moments = moments(rates, seed);
+                let seen = [0.0, 1.0, 2.0].map(|from_s| {
+                    moments.iter().filter(|due_s| (from_s..from_s + 1.0).contains(*due_s)).count()
+                });
+                assert_eq!(seen, expected, "{rates} with seed {seed}");
+            }
+        }
+        assert_eq!(moments("10", 1), moments("10", 1));
+        assert_ne!(moments("10", 1), moments("10", 2));
+    }
 
     #[test]
     fn invalid_schedules_are_rejected() {

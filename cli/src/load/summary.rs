@@ -45,6 +45,11 @@ pub(crate) struct Summary {
     /// The cause of the first failed request, with its URL.
     #[serde(skip)]
     pub(super) first_failure: Option<String>,
+    /// True once any request was answered.
+    #[serde(skip)]
+    pub(super) answered: bool,
+    /// The seed that repeats the moments of the requests.
+    pub(super) seed: u64,
 }
 
 impl Summary {
@@ -60,7 +65,12 @@ impl Summary {
     /// Writes the final results with a row for each tenant.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Outcomes { sent, not_sent, timed_out, .. } = self.all.outcomes;
-        writeln!(out, "{sent} requests in {:.1} s, {:.0} requests/s", self.at_s, sent as f64 / self.at_s)?;
+        let Self { at_s, seed, .. } = self;
+        writeln!(
+            out,
+            "{sent} requests in {at_s:.1} s, {:.0} requests/s, with --seed {seed}",
+            sent as f64 / at_s
+        )?;
         if not_sent > 0 {
             writeln!(out, "{not_sent} more were due but not sent: too many were waiting for an answer")?;
         }
@@ -117,12 +127,14 @@ mod tests {
             all: Figures { outcomes: acme + shop, p99_ms: 12.34, max_ms: 50.0 },
             tenants: [("acme", acme), ("shop", shop)].map(|(name, seen)| (name.to_owned(), seen)).into(),
             first_failure: None,
+            answered: true,
+            seed: 7,
         };
         let mut out = Vec::new();
         summary.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         for expected in [
-            "300 requests in 2.0 s, 150 requests/s\n",
+            "300 requests in 2.0 s, 150 requests/s, with --seed 7\n",
             "1 of the failed requests timed out\n",
             "p99 12.3 ms, max 50.0 ms\n",
             "acme                            200      150 (75.0 %)       50 (25.0 %)         0 (0.0 %)\n",

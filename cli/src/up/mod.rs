@@ -25,6 +25,8 @@ use crate::output::{Format, OutputArgs};
 const SUMMARY_WINDOW: Duration = Duration::from_secs(20);
 /// The interval at which the table is redrawn.
 const DRAW_EVERY: Duration = Duration::from_secs(1);
+/// The seed of the load, so that each run shows the same.
+const LOAD_SEED: u64 = 0;
 
 /// The arguments of `plimsoll up`.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,7 +58,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let fleet = Fleet::start(&args).await?;
     screen.print_once(&fleet.describe());
     let load = (!args.no_demo)
-        .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT)))
+        .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT, LOAD_SEED)))
         .transpose()?;
     let mut window = Window::new(SUMMARY_WINDOW);
     let mut draws = interval(DRAW_EVERY);
