@@ -28,7 +28,7 @@ use crate::output;
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let (every, duration, format) = (args.every, args.duration, args.output);
     let patience = args.timeout;
-    let seed = args.seed.map_or_else(getrandom::u64, Ok)?;
+    let seed = args.seed.map_or_else(|| getrandom::u32().map(u64::from), Ok)?;
     let load = Load::start(demands(args), patience, seed)?;
     let print_progress = async || -> anyhow::Result<()> {
         let Some(every) = every else { return std::future::pending().await };

@@ -69,12 +69,12 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
             () = fleet.failed.cancelled() => break,
             _ = draws.tick() => {
                 let status = fleet.status();
-                window.push(started.elapsed(), &status);
+                window.push(started.elapsed(), &status.buckets);
                 screen.draw(&status, &fleet.policies(), &window);
             }
         }
     }
-    window.push(started.elapsed(), &fleet.status());
+    window.push(started.elapsed(), &fleet.status().buckets);
     let summary = window.summary(started.elapsed(), load.as_ref().map(|load| load.summary().all));
     if let Some(load) = load {
         load.stop().await;

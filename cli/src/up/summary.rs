@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use plimsoll_controller::admin::status::{BucketStatus, Status, Traffic};
+use plimsoll_controller::admin::status::{BucketStatus, Traffic};
 use plimsoll_core::decision::{Mode, Reason, ShownMode};
+use plimsoll_core::names::Bucket;
 use serde::Serialize;
 
 use crate::load::Figures;
 
-/// The controller's statuses of the last seconds.
+/// The controller's statuses of buckets of the last seconds.
 #[derive(Debug)]
 pub(super) struct Window {
     span: Duration,
     /// By time since the start, ascending.
-    statuses: VecDeque<(Duration, Status)>,
+    statuses: VecDeque<(Duration, BTreeMap<Bucket, BucketStatus>)>,
 }
 
 /// The result of `plimsoll up`.
@@ -33,7 +34,7 @@ pub(super) struct Summary {
 /// The rates of a bucket, or of one tenant of it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Line {
-    /// Limit in requests/s; null without a limit, and for a tenant.
+    /// Limit in requests/s, in a summary the mean of its changes; null without a limit, and for a tenant.
     pub(super) limit_rps: Option<f64>,
     /// Requests/s offered, those included that were refused from the memory of a quota's refusal.
     pub(super) offered_rps: f64,
@@ -60,8 +61,8 @@ impl Window {
     }
 
     /// Adds a status, and drops those that are older than the span.
-    pub(super) fn push(&mut self, at: Duration, status: &Status) {
-        self.statuses.push_back((at, status.clone()));
+    pub(super) fn push(&mut self, at: Duration, buckets: &BTreeMap<Bucket, BucketStatus>) {
+        self.statuses.push_back((at, buckets.clone()));
         while self.statuses.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) > self.span) {
             self.statuses.pop_front();
         }
@@ -74,8 +75,8 @@ impl Window {
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
         let (begin, first) = self.statuses.iter().min_by_key(|(at, _)| off(at)).unwrap_or(newest);
         let seconds = (*end - *begin).as_secs_f64();
-        let buckets = last.buckets.iter().map(|(name, bucket)| {
-            let before = first.buckets.get(name);
+        let buckets = last.iter().map(|(name, bucket)| {
+            let before = first.get(name);
             let tenants = bucket.tenants.iter().map(|(tenant, traffic)| {
                 let before = before.and_then(|before| before.tenants.get(tenant));
                 (tenant.to_string(), average(bucket, traffic, before, seconds))
@@ -87,9 +88,26 @@ impl Window {
         (seconds, buckets.collect())
     }
 
+    /// The mean of the limits that a bucket had, because what it admitted before a change was admitted under the limit
+    /// before. `None` if it had none at some time.
+    fn mean_limit(&self, bucket: &str) -> Option<f64> {
+        let end = self.statuses.back()?.0;
+        let ends = self.statuses.iter().skip(1).map(|(at, _)| *at).chain([end]);
+        let (mut limits, mut seconds) = (0.0, 0.0);
+        for ((at, buckets), until) in self.statuses.iter().zip(ends) {
+            let span = (until - *at).as_secs_f64();
+            limits += buckets.get(bucket)?.limit_rps? * span;
+            seconds += span;
+        }
+        (seconds > 0.0).then(|| limits / seconds)
+    }
+
     /// The result of a run.
     pub(super) fn summary(&self, ran: Duration, load: Option<Figures>) -> Summary {
-        let (window_s, buckets) = self.lines(self.span);
+        let (window_s, mut buckets) = self.lines(self.span);
+        for (name, line) in &mut buckets {
+            line.limit_rps = self.mean_limit(name);
+        }
         Summary { duration_s: ran.as_secs_f64(), window_s, buckets, load }
     }
 }
@@ -157,6 +175,28 @@ mod tests {
             status[name] = (*count).into();
         }
         serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn summary_judges_by_the_limits_then_current() {
+        let mut window = Window::new(Duration::from_secs(20));
+        for (at_s, admitted, limit_rps) in [
+            (0, 0, Some(300.0)),
+            (1, 300, Some(300.0)),
+            (2, 600, Some(100.0)),
+            (3, 700, Some(100.0)),
+            (4, 800, Some(100.0)),
+        ] {
+            let status = BucketStatus { limit_rps, ..bucket(&[("admitted", admitted)]) };
+            window.push(Duration::from_secs(at_s), &[(Bucket::new("b").unwrap(), status)].into());
+        }
+        let line = |window: &Window| window.summary(Duration::from_secs(9), None).buckets["b"].clone();
+        assert_eq!((line(&window).admitted_rps, line(&window).limit_rps), (200.0, Some(200.0)));
+        window.push(
+            Duration::from_secs(5),
+            &[(Bucket::new("b").unwrap(), BucketStatus { limit_rps: None, ..bucket(&[]) })].into(),
+        );
+        assert_eq!(line(&window).limit_rps, None);
     }
 
     #[test]

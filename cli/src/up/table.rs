@@ -110,6 +110,10 @@ pub(super) fn write_summary(out: &mut dyn Write, summary: &Summary) -> io::Resul
     if let Some(load) = &summary.load {
         let Outcomes { sent, served, refused, failed, not_sent, .. } = load.outcomes;
         write!(out, "{sent} requests sent: {served} served, {refused} refused, {failed} failed")?;
+        let unanswered = sent.saturating_sub(served + refused + failed);
+        if unanswered > 0 {
+            write!(out, ", {unanswered} unanswered at the end")?;
+        }
         if not_sent > 0 {
             write!(out, "; {not_sent} were due but not sent")?;
         }
@@ -150,9 +154,25 @@ fn row(table: &mut String, name: &str, line: &Line, note: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use plimsoll_controller::admin::rollout_routes::HeldStatus;
 
+    use crate::load::Figures;
+
     use super::*;
+
+    #[test]
+    fn every_sent_request_is_accounted_for() {
+        let outcomes = Outcomes { sent: 10, served: 5, refused: 3, not_sent: 1, ..Outcomes::default() };
+        let load = Some(Figures { outcomes, p99_ms: 1.0, max_ms: 1.0 });
+        let summary = Summary { duration_s: 1.0, window_s: 1.0, buckets: BTreeMap::new(), load };
+        let mut out = Vec::new();
+        write_summary(&mut out, &summary).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected = "10 requests sent: 5 served, 3 refused, 0 failed, 2 unanswered at the end; 1 were due but not sent\n";
+        assert!(text.ends_with(expected), "{text}");
+    }
 
     #[test]
     fn table_names_a_policy_that_waits() {
