@@ -69,8 +69,10 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let opening = spawn_blocking(move || Aggregator::new(&args));
     let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
     let aggregator = opened??;
-    let listeners =
-        Listeners { grpc: transport::listen(listen).await?, admin: transport::listen(admin).await? };
+    let listeners = Listeners {
+        grpc: transport::listen("--listen", listen).await?,
+        admin: transport::listen("--admin", admin).await?,
+    };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(zone, %listen, %admin, "aggregator serves");
     aggregator.serve(listeners, shutdown).await

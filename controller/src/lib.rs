@@ -103,7 +103,7 @@ pub struct Args {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The policy is not valid, and no earlier one is in force.
-    #[error(transparent)]
+    #[error("{}{0}", if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants: " } else { "" })]
     Policy(#[from] ReadError),
     /// Another controller uses the state directory.
     #[error(transparent)]
@@ -167,8 +167,10 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
             }
         }
     };
-    let listeners =
-        Listeners { grpc: transport::listen(listen).await?, admin: transport::listen(admin).await? };
+    let listeners = Listeners {
+        grpc: transport::listen("--listen", listen).await?,
+        admin: transport::listen("--admin", admin).await?,
+    };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
     controller.serve(listeners, shutdown).await

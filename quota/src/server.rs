@@ -43,8 +43,10 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let opening = spawn_blocking(move || Server::new(&args));
     let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
     let server = opened??;
-    let listeners =
-        Listeners { resp: transport::listen(resp).await?, admin: transport::listen(admin).await? };
+    let listeners = Listeners {
+        resp: transport::listen("--listen", resp).await?,
+        admin: transport::listen("--admin", admin).await?,
+    };
     server.serve(listeners, shutdown).await
 }
 

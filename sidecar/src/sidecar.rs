@@ -59,9 +59,9 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
     let sidecar = opened??;
     let listeners = Listeners {
-        rls: transport::listen(rls).await?,
-        http: transport::listen(http).await?,
-        admin: transport::listen(admin).await?,
+        rls: transport::listen("--rls", rls).await?,
+        http: transport::listen("--http", http).await?,
+        admin: transport::listen("--admin", admin).await?,
     };
     sidecar.serve(listeners, shutdown).await
 }

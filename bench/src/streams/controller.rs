@@ -112,7 +112,10 @@ impl TimedController {
 async fn serve(args: Args, opened: oneshot::Sender<anyhow::Result<Shared<Brain>>>, stop: CancellationToken) {
     let open = async {
         let controller = Controller::open(&args)?;
-        let (grpc, admin) = (transport::listen(args.listen).await?, transport::listen(args.admin).await?);
+        let (grpc, admin) = (
+            transport::listen("--listen", args.listen).await?,
+            transport::listen("--admin", args.admin).await?,
+        );
         anyhow::Ok((controller, Listeners { grpc, admin }))
     };
     match open.await {

@@ -101,7 +101,7 @@ fn is_strange(error: &StreamError) -> bool {
             // With a cause at this end, such as a frame that is none of HTTP/2.
             is_of_another_server || status.source().is_some()
         }
-        StreamError::Ended | StreamError::Decode(_) => true,
+        StreamError::Ended | StreamError::NotGrpc { .. } | StreamError::Decode(_) => true,
         _ => false,
     }
 }

@@ -105,7 +105,7 @@ impl Aggregator {
             received,
         });
         let stop = CancellationToken::new();
-        let listener = transport::listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = transport::listen("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let service = secure(ParentService::new(parent.clone(), stop.clone(), IgnoreRejected));
         tokio::spawn(transport::serve(

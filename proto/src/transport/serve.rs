@@ -33,8 +33,10 @@ const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("{flag}: cannot listen on {address}: {source}; give an address of this machine with a free port")]
     Listen {
+        /// The flag that has the address.
+        flag: &'static str,
         /// The address to bind.
         address: SocketAddr,
         /// The error of the operating system.
@@ -45,19 +47,19 @@ pub enum ServeError {
     Server(#[from] tonic::transport::Error),
 }
 
-/// Listens on `address`, with a backlog for a whole fleet that reconnects at once.
+/// Listens on the `address` of `flag`, with a backlog for a whole fleet that reconnects at once.
 ///
 /// # Errors
 /// When the address is in use or is not an address of this machine.
 #[allow(clippy::unused_async)] // A listener needs a runtime, which an `async fn` is sure to have.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, ServeError> {
+pub async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let listen = |socket: TcpSocket| {
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(BACKLOG_MAX)
     };
-    socket.and_then(listen).map_err(|source| ServeError::Listen { address, source })
+    socket.and_then(listen).map_err(|source| ServeError::Listen { flag, address, source })
 }
 
 /// Returns the connections of a port, each with its deadlines.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use plimsoll_proto::{MESSAGE_BYTES_MAX, wire};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tonic::Code;
 
 use crate::scripted::{ParentEvent, Running, Server, greeting, patiently, until};
@@ -142,7 +144,9 @@ mod invalid_parent {
     impl Parent {
         pub(super) async fn start() -> Self {
             let listener =
-                plimsoll_proto::transport::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+                plimsoll_proto::transport::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0)))
+                    .await
+                    .unwrap();
             let uri = format!("http://{}", listener.local_addr().unwrap());
             let (opened, greetings) = mpsc::unbounded_channel();
             let server =
@@ -174,4 +178,28 @@ mod invalid_parent {
             Ok(Response::new(ReceiverStream::new(receiver)))
         }
     }
+}
+
+#[tokio::test]
+async fn child_is_told_of_a_port_without_grpc() {
+    for answer in ["", "HTTP/1.1 400 Bad Request\r\n\r\n"] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let mut child = Running::greet(&format!("http://{address}"));
+        let (mut connection, _) = listener.accept().await.unwrap();
+        connection.read_u8().await.unwrap();
+        connection.write_all(answer.as_bytes()).await.unwrap();
+        drop(connection);
+        let error = child.disconnected().await;
+        assert!(error.starts_with(&address) && error.contains("if this is an admin port"), "{error}");
+        child.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn address_in_use_names_its_flag() {
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let _listener = plimsoll_proto::transport::listen("--listen", taken).await.unwrap();
+    let error = plimsoll_proto::transport::listen("--admin", taken).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("--admin: cannot listen on {taken}: ")), "{error}");
 }

@@ -59,8 +59,9 @@ pub(crate) struct Service {
 
 /// Runs the demo service until `shutdown` is cancelled.
 pub(crate) async fn run(mut args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
-    let listener =
-        TcpListener::bind(args.listen).await.with_context(|| format!("cannot listen on {}", args.listen))?;
+    let listener = TcpListener::bind(args.listen)
+        .await
+        .with_context(|| format!("--listen: cannot listen on {}", args.listen))?;
     // The default name includes the port that the system chose.
     args.listen = listener.local_addr()?;
     let service = Service::new(&args)?;

@@ -40,6 +40,17 @@ pub enum StreamError {
         "the parent answers plaintext with TLS: write its address as https:// and give this process certificates"
     )]
     NeedsTls,
+    /// The server at this address does not speak gRPC.
+    #[error(
+        "{authority} answers no gRPC ({}): if this is an admin port, which serves HTTP, give the port of `--listen`",
+        status_cause(.status)
+    )]
+    NotGrpc {
+        /// Host and port of the server.
+        authority: String,
+        /// What gRPC made of its answer.
+        status: Box<Status>,
+    },
     /// The certificates allow this child no such parent.
     #[error("the parent is refused: {0}")]
     Parent(#[from] NotAllowed),

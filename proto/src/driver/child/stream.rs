@@ -1,5 +1,6 @@
 //! The opening of a stream: connects, verifies the parent, and waits for its answer.
 
+use std::error::Error;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -74,12 +75,13 @@ impl Stream {
             reports.try_send(greeting).map_err(|_| StreamError::Ended)?;
         }
         let answer = async {
-            client.converse(ReceiverStream::new(receiver)).await.map_err(|status| {
-                if first.get() == Some(&TLS_ALERT) {
-                    StreamError::NeedsTls
-                } else {
-                    StreamError::Closed(Box::new(status))
+            client.converse(ReceiverStream::new(receiver)).await.map_err(|status| match first.get() {
+                Some(&TLS_ALERT) => StreamError::NeedsTls,
+                // A server of HTTP/1 closes the connection at the preface of HTTP/2, or answers in text.
+                None | Some(b'H') if status.source().is_some() => {
+                    StreamError::NotGrpc { authority: dial.authority(), status: Box::new(status) }
                 }
+                _ => StreamError::Closed(Box::new(status)),
             })
         };
         let answer = answered(answer).await?;

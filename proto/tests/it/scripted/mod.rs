@@ -77,5 +77,5 @@ pub(crate) fn identity(instance: u128) -> Identity {
 
 /// Returns a socket that accepts connections and never answers.
 pub(crate) async fn mute() -> TcpListener {
-    transport::listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
+    transport::listen("--listen", SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap()
 }

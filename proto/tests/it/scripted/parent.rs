@@ -202,7 +202,7 @@ impl Server {
         let connections = Connections::default();
         let (stop, accepted) = (closing.clone(), connections.clone());
         let served = runtime.spawn(async move {
-            let listener = transport::listen(address).await.unwrap();
+            let listener = transport::listen("--listen", address).await.unwrap();
             bound.send(listener.local_addr().unwrap()).unwrap();
             let parent = Shared::new(parent);
             handed.send(parent.clone()).unwrap();
