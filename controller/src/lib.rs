@@ -103,7 +103,7 @@ pub struct Args {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The policy is not valid, and no earlier one is in force.
-    #[error("{}{0}", if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants: " } else { "" })]
+    #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants: " } else { "" })]
     Policy(#[from] ReadError),
     /// Another controller uses the state directory.
     #[error(transparent)]

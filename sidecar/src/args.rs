@@ -110,7 +110,7 @@ pub enum Error {
     #[error("{}", trust_in_flags(.0, "--zone or --service").unwrap_or_else(|| .0.to_string()))]
     Limiter(BuildError),
     /// The rules file cannot be read, or is not valid.
-    #[error("{}{0}", if matches!(.0, ReadError::Unread(_)) { "--rules: " } else { "" })]
+    #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--rules: " } else { "" })]
     Rules(#[from] ReadError),
     /// The limiter has no room for the rules.
     #[error("{0}; raise --buckets-max or --keys-max")]
