@@ -98,6 +98,8 @@ pub(crate) struct Table {
     refills: AtomicU32,
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
+    /// Requests whose tenant is no valid name.
+    invalid_tenants: AtomicU64,
     /// Requests that the middleware passed without a decision.
     #[cfg(feature = "middleware")]
     pub(crate) passes: Passes,
@@ -150,6 +152,7 @@ impl Table {
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
+            invalid_tenants: AtomicU64::new(0),
             #[cfg(feature = "middleware")]
             passes: Passes::new(thread_slots),
             responses: Responses::new(buckets_max, thread_slots),
@@ -204,9 +207,27 @@ impl Table {
     pub(crate) fn target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = match self.keys.look_up(place.bucket, tenant) {
             Lookup::Found(own) => own,
-            _ => self.keys.word(place.default_slot),
+            missed => {
+                if missed == Lookup::Invalid {
+                    self.count_invalid(tenant);
+                }
+                self.keys.word(place.default_slot)
+            }
         };
         self.follow(own, place.default_slot)
+    }
+
+    /// Counts a request with an invalid tenant, and logs the fault of the first. The name is a caller's choice, and is
+    /// not logged.
+    #[cold]
+    fn count_invalid(&self, tenant: &str) {
+        if let (0, Err(fault)) = (self.invalid_tenants.fetch_add(1, Ordering::Relaxed), check_name(tenant)) {
+            tracing::warn!(
+                %fault,
+                "tenant of a request is not a name, logged once: it counts as the class `default`, and so do those that \
+                 plimsoll_tenants_invalid_total counts"
+            );
+        }
     }
 
     /// Returns the target of a tenant's requests if it has a key, else the default class's. Inserts nothing.
@@ -364,6 +385,11 @@ impl Table {
     /// Publishes the directive of a key, and of the keys that share it.
     pub(crate) fn publish(&self, key: u32, word: DirectiveWord) {
         self.keys.publish(key, word);
+    }
+
+    /// Returns the number of requests whose tenant is no valid name.
+    pub(crate) fn invalid_tenants(&self) -> u64 {
+        self.invalid_tenants.load(Ordering::Relaxed)
     }
 
     /// Returns the number of requests admitted without a key to count them for.

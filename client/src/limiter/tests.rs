@@ -238,3 +238,14 @@ fn debug_output_is_short_and_without_the_draw_key() {
     }
     assert!(format!("{bucket:?}").contains("checkout"), "{bucket:?}");
 }
+
+#[test]
+fn invalid_tenants_are_counted_as_default() {
+    let limiter = limiter();
+    let bucket = limiter.bucket("checkout").unwrap();
+    for (tenant, invalid) in [("acme", 0), ("two words", 1), ("", 2), ("acme", 2), (&*"x".repeat(129), 3)] {
+        let _ = limiter.admit("checkout", tenant);
+        assert_eq!(limiter.table.invalid_tenants(), invalid, "{tenant}");
+    }
+    assert_eq!(counts(&bucket, "default")[0], 3);
+}

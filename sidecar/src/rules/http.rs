@@ -32,11 +32,15 @@ pub enum HttpTenant {
 }
 
 impl HttpTenant {
-    /// Returns the tenant of a request: the class `default` if the header is absent, repeated or not visible ASCII.
+    /// Returns the tenant of a request: the class `default` if the header is absent, and an invalid name, which counts as
+    /// that class, if it is repeated or not visible ASCII.
     #[must_use]
     pub fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
         match self {
-            Self::Header(name) => request.header(name).unwrap_or(DEFAULT_TENANT),
+            Self::Header(name) => {
+                let absent = || if request.headers.contains_key(name) { "" } else { DEFAULT_TENANT };
+                request.header(name).unwrap_or_else(absent)
+            }
             Self::Fixed(name) => name,
         }
     }

@@ -52,6 +52,13 @@ impl Source {
             &[],
             plain(table.untracked()),
         ));
+        let help = "Requests whose tenant is no valid name, and that count for the class `default`.";
+        families.push(Family::counter(
+            "plimsoll_tenants_invalid_total",
+            help,
+            &[],
+            plain(table.invalid_tenants()),
+        ));
         families.push(self.setup_problems());
         families.extend(waits(table));
         #[cfg(feature = "quota")]
