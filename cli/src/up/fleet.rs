@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use super::Args;
 use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
 
-const POLICY: &str = include_str!("../../../charts/plimsoll/files/policy.yaml");
-const TENANTS: &str = include_str!("../../../charts/plimsoll/files/tenants.yaml");
+const POLICY: &str = include_str!("example/policy.yaml");
+const TENANTS: &str = include_str!("example/tenants.yaml");
 
 /// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
 /// exceeded.

@@ -72,7 +72,7 @@ fn metric_names_are_found_in_expressions() {
 impl Fleet {
     fn start() -> Self {
         let state = TempDir::new().unwrap();
-        let example = fs::read_to_string(root().join("charts/plimsoll/files/policy.yaml")).unwrap();
+        let example = fs::read_to_string(root().join("cli/src/up/example/policy.yaml")).unwrap();
         // Some metrics exist only with a candidate limit, and some only in shadow.
         let both = example.replacen("limit: 1000", "limit: 1000\n    candidate: 900", 1);
         assert_ne!(both, example);

@@ -423,8 +423,8 @@ fn boost_that_has_ended_gives_a_warning_from_its_end_on() {
 
 #[test]
 fn the_shipped_examples_are_valid() {
-    let policy = include_str!("../../../charts/plimsoll/files/policy.yaml");
-    let tenants = include_str!("../../../charts/plimsoll/files/tenants.yaml");
+    let policy = include_str!("../../../cli/src/up/example/policy.yaml");
+    let tenants = include_str!("../../../cli/src/up/example/tenants.yaml");
     let (policy, warnings) = accepted(policy, tenants);
     assert_eq!(warnings, [], "everything in them is built");
     for (name, limit, mode) in [
