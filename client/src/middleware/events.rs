@@ -30,8 +30,9 @@ pub(super) fn refused(refusal: Refusal, recorder: Option<Recorder>) {
             target: TARGET,
             bucket,
             reason = refusal.reason().as_str(),
-            retry_after_s = refusal.retry_after().as_secs_f64(),
-            suppressed,
+            // Whole milliseconds: digits after those say nothing.
+            retry_after_s = refusal.retry_after().as_millis() as f64 / 1e3,
+            suppressed_refusals = suppressed,
             "request refused to shed load"
         );
     });

@@ -96,7 +96,7 @@
 //! # Log and spans
 //!
 //! A refusal is logged as an event with the target `plimsoll` and the level `WARN`: `bucket`, `reason`, `retry_after_s`
-//! and `suppressed`, the number of refusals since the last event. A bucket has at most one event in ten seconds, so a flood of
+//! and `suppressed_refusals`, the number of refusals since the last event. A bucket has at most one event in ten seconds, so a flood of
 //! requests is no flood of lines. Each decision is recorded in the current span if that declares the fields, as one of
 //! `tower_http` can with the layer outside of this one:
 //!
