@@ -19,6 +19,9 @@ use crate::cmd::kill::write_claims;
 
 /// Show the controller, every bucket and every aggregator
 ///
+/// `refused` is the share of the last 10 s that coins and guards refused, by counts. `law` is the share that the control law
+/// means to refuse now, with its reason; in shadow, as `would refuse`, it is not carried out.
+///
 /// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -178,10 +181,12 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
         Some(limit) => write!(out, ", limit {limit:.0}/s")?,
         None => write!(out, ", no limit")?,
     }
+    let admitted = admitted_rps(&bucket.traffic, &bucket.admissions, bucket.quota_dropped_rps);
     write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
     if bucket.unheard_rps >= 0.5 {
         write!(out, " and {:.0}/s last heard of silent aggregators", bucket.unheard_rps)?;
     }
+    write!(out, ", admitted {admitted:.0}/s")?;
     write_refused(out, &bucket.admissions)?;
     write_ratio(out, &bucket.traffic)?;
     writeln!(out)?;
@@ -212,6 +217,12 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
         )?;
     }
     Ok(())
+}
+
+/// Returns the requests/s that neither coin nor guard nor a quota refused.
+fn admitted_rps(traffic: &Traffic, admissions: &AdmissionFigures, quota_dropped_rps: f64) -> f64 {
+    let passed = 1.0 - admissions.refused_ratio.unwrap_or(0.0);
+    (traffic.offered_rps * passed - quota_dropped_rps).max(0.0)
 }
 
 /// Writes the exact quotas of a bucket, and the refusals by them.
@@ -309,6 +320,17 @@ mod tests {
         let dropped =
             Traffic { law_ratio: ratio, drop_reason: Some(Reason::ClusterOverload), ..Traffic::default() };
         assert_eq!(text(dropped), ", law 38.5 % (cluster_overload)");
+    }
+
+    #[test]
+    fn admitted_is_offered_less_all_refusals() {
+        let traffic = Traffic { offered_rps: 200.0, ..Traffic::default() };
+        for (refused_ratio, by_quotas, admitted) in
+            [(None, 0.0, 200.0), (Some(0.25), 0.0, 150.0), (Some(0.25), 50.0, 100.0), (Some(1.0), 9.0, 0.0)]
+        {
+            let admissions = AdmissionFigures { refused_ratio, ..AdmissionFigures::default() };
+            assert_eq!(admitted_rps(&traffic, &admissions, by_quotas), admitted);
+        }
     }
 
     #[test]
