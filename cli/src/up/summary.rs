@@ -91,15 +91,17 @@ impl Window {
     /// The mean of the limits that a bucket had, because what it admitted before a change was admitted under the limit
     /// before. `None` if it had none at some time.
     fn mean_limit(&self, bucket: &str) -> Option<f64> {
-        let end = self.statuses.back()?.0;
-        let ends = self.statuses.iter().skip(1).map(|(at, _)| *at).chain([end]);
-        let (mut limits, mut seconds) = (0.0, 0.0);
+        let (end, last) = self.statuses.back()?;
+        let last_rps = last.get(bucket)?.limit_rps?;
+        let ends = self.statuses.iter().skip(1).map(|(at, _)| *at).chain([*end]);
+        // Sums differences, so that the mean of a limit that never changed is exact.
+        let (mut above, mut seconds) = (0.0, 0.0);
         for ((at, buckets), until) in self.statuses.iter().zip(ends) {
             let span = (until - *at).as_secs_f64();
-            limits += buckets.get(bucket)?.limit_rps? * span;
+            above += (buckets.get(bucket)?.limit_rps? - last_rps) * span;
             seconds += span;
         }
-        (seconds > 0.0).then(|| limits / seconds)
+        (seconds > 0.0).then(|| last_rps + above / seconds)
     }
 
     /// The result of a run.
