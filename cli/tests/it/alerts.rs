@@ -167,9 +167,21 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
         let output = run(&[args, &["--controller", &admin]].concat());
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     };
+    let state = fleet.policy_path().with_file_name("state");
+    let saved = state.join("controller.state");
+    let older = fs::read(&saved).unwrap();
     command(&["kill", "on", "--reason", "a test"]);
     command(&["kill", "off"]);
     alerts.until_firing(&["PlimsollModeDiffersFromFile"]);
+    // A state that does not know the kill.
+    fleet.controller.kill_9();
+    fs::write(&saved, older).unwrap();
+    fleet.restart_controller();
+    alerts.until_firing(&["PlimsollStateLost", "PlimsollModeNotApplied"]);
+    command(&["kill", "off"]);
+    alerts.until_resolved(&["PlimsollModeNotApplied"]);
+    command(&["acknowledge-loss"]);
+    alerts.until_resolved(&["PlimsollStateLost"]);
     fleet.save_policy(&policy(LIMIT, "shadow", false));
     alerts.until_resolved(&["PlimsollModeDiffersFromFile"]);
 
@@ -224,7 +236,6 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     drop(waiting);
 
     // A file is in the place of the directory of the state.
-    let state = fleet.policy_path().with_file_name("state");
     let away = state.with_extension("away");
     fs::rename(&state, &away).unwrap();
     fs::write(&state, "").unwrap();

@@ -21,7 +21,6 @@ mod kill;
 mod limits;
 mod parent;
 mod pending_saves;
-mod recovery;
 mod rollout;
 #[cfg(test)]
 mod tests;
@@ -45,7 +44,7 @@ use self::held_policy::Policies;
 use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
-use self::recovery::Recovery;
+use self::rollout::Recovery;
 use self::traffic::TrafficRecord;
 use crate::aggregators::Aggregators;
 use crate::aggregators::leadership::Leadership;

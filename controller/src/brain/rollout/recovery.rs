@@ -9,15 +9,15 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
 
-use super::Brain;
 use crate::aggregators::Place;
+use crate::brain::Brain;
 
 /// The time after a start without a state in which aggregators are believed: long enough for all to reconnect.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The claims of aggregators after a start without a state.
 #[derive(Debug)]
-pub(super) struct Recovery {
+pub(in crate::brain) struct Recovery {
     until: MonoTime,
     claims: BTreeMap<Place, Claim>,
 }
@@ -31,14 +31,14 @@ struct Claim {
 }
 
 impl Recovery {
-    pub(super) fn new(now: MonoTime) -> Self {
+    pub(in crate::brain) fn new(now: MonoTime) -> Self {
         Self { until: now + RECOVERED_WITHIN, claims: BTreeMap::new() }
     }
 }
 
 impl Brain {
     /// Returns true while aggregators are believed, because this controller has started without a state.
-    pub(super) fn recovers(&mut self, now: MonoTime) -> bool {
+    pub(in crate::brain) fn recovers(&mut self, now: MonoTime) -> bool {
         self.recovery.take_if(|recovery| now >= recovery.until);
         self.recovery.is_some()
     }
@@ -52,7 +52,7 @@ impl Brain {
 
     /// Takes the modes in the greeting of an aggregator that has directives of an earlier controller, and puts
     /// entries of the policy into the stages that they show. Returns true if it changed the state.
-    pub(super) fn recover(&mut self, now: MonoTime, place: &Place, report: &Report) -> bool {
+    pub(in crate::brain) fn recover(&mut self, now: MonoTime, place: &Place, report: &Report) -> bool {
         let is_own = report.controller == Some(self.sessions.own());
         if report.identity.is_none() || is_own || !self.recovers(now) {
             return false;

@@ -1,6 +1,8 @@
 //! The brain's part in rollouts: hands evidence to [`Rollouts`](crate::rollout::Rollouts), and makes sure
 //! that every change of a stage is saved and then sent.
 
+mod recovery;
+
 use plimsoll_core::decision::Mode;
 use plimsoll_core::exchange::StreamId;
 use plimsoll_core::names::Text;
@@ -9,6 +11,7 @@ use plimsoll_core::report::{Entered, Report};
 use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
+pub(super) use self::recovery::Recovery;
 use super::Brain;
 use crate::aggregators::Place;
 use crate::bucket::BucketState;

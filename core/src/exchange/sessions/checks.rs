@@ -1,0 +1,63 @@
+//! Checks of reports and greetings before anything of them is taken.
+
+use super::Sessions;
+use crate::exchange::{StreamId, StreamRejected};
+use crate::names::{Name, Zone};
+use crate::report::{Identity, Report, Role};
+
+impl Sessions {
+    /// Checks a report before anything of it is taken, and returns the identity of the child: that of its
+    /// session, or of its greeting. A report with an identity that passes is a greeting.
+    ///
+    /// # Errors
+    /// Every cause for which [`open`](Self::open) or the books of the child refuse the report.
+    pub fn check<'a>(&'a self, stream: StreamId, report: &'a Report) -> Result<&'a Identity, StreamRejected> {
+        let instance = self.streams.get(&stream);
+        let known = instance.and_then(|instance| self.children.get(instance));
+        match (known.filter(|child| child.stream == Some(stream)), &report.identity) {
+            (Some(child), None) => {
+                child.books.check(report)?;
+                self.check_room(&child.identity, child.books.new_keys(report))?;
+                Ok(&child.identity)
+            }
+            (None, Some(identity)) => {
+                self.check_open(stream, identity)?;
+                self.new_books(identity.role).check(report)?;
+                self.check_room(identity, report.definitions.len())?;
+                Ok(identity)
+            }
+            (Some(_), Some(_)) | (None, None) => Err(StreamRejected::Greeting),
+        }
+    }
+
+    /// An aggregator bounds the keys of its clients itself.
+    fn check_room(&self, identity: &Identity, new_keys: usize) -> Result<(), StreamRejected> {
+        let (service, room) = (&identity.service, &self.key_room);
+        if new_keys == 0 || identity.role == Role::Aggregator || room.has_room(service, new_keys) {
+            return Ok(());
+        }
+        Err(StreamRejected::NoKeyRoom { service: service.clone(), keys_max: room.of_service_max() })
+    }
+
+    pub(super) fn check_open(&self, stream: StreamId, identity: &Identity) -> Result<(), StreamRejected> {
+        match self.children.get(&identity.instance) {
+            Some(child) if child.stream.is_some_and(|present| present > stream) => {
+                Err(StreamRejected::Unknown)
+            }
+            // Certificates fix these three, so that no other one takes the session over.
+            Some(child) if certified_part(&child.identity) != certified_part(identity) => {
+                Err(StreamRejected::WrongTier(
+                    "this instance has greeted with another role, zone or service; each process draws an instance of \
+                     its own",
+                ))
+            }
+            None if self.connected >= self.children_max => Err(StreamRejected::Full(self.children_max)),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// The part of an identity that a certificate fixes.
+const fn certified_part(identity: &Identity) -> (Role, &Zone, &Name) {
+    (identity.role, &identity.zone, &identity.service)
+}
