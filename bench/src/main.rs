@@ -10,6 +10,7 @@ mod figures;
 #[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
 #[path = "../../cli/tests/it/fleet.rs"]
 mod fleet;
+mod frozen;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 mod fuzz;
 mod measure;
@@ -25,6 +26,8 @@ mod quota;
 mod shutdown;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program
 mod sidecar;
+#[allow(clippy::unwrap_used)] // a measurement that fails stops the program
+mod soak;
 mod streams;
 #[allow(clippy::unwrap_used, clippy::expect_used)] // a measurement that fails stops the program
 mod tenants;

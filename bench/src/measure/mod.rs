@@ -23,7 +23,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 
 use crate::fleet::Rates;
-use report::{FUZZ, HEADROOM, QUOTA, Report, SCALE, SIDECAR, TENANTS, TLS};
+use report::{FROZEN, FUZZ, HEADROOM, QUOTA, Report, SCALE, SIDECAR, SOAK, TENANTS, TLS};
 
 /// The limit of the measured bucket, in requests/s.
 const LIMIT: u32 = 1_000;
@@ -35,15 +35,21 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// The arguments of `plimsoll-bench measure`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, scale, headroom, fuzz, tls, sidecar and quota alone write their sections
+    /// Parts to measure; all of them by default. That writes docs/benchmarks.md; tenants, scale, headroom, fuzz, tls, sidecar, quota, frozen and soak alone write their sections
     #[arg(value_name = "PART", value_parser = PossibleValuesParser::new(PARTS.map(|(name, _)| name)))]
     parts: Vec<String>,
+    /// Time for which `soak` runs; what it does every minute of an hour comes as many times in less
+    #[arg(long, env = "PLIMSOLL_SOAK_FOR", value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub(crate) soak_for: Duration,
+    /// Times for which `frozen` stops each tier
+    #[arg(long, env = "PLIMSOLL_FROZEN_FOR", value_name = "TIME", value_delimiter = ',', default_value = "2s,60s,300s", value_parser = humantime::parse_duration)]
+    pub(crate) frozen_for: Vec<Duration>,
 }
 
 type Measure = fn(&mut Report);
 
 /// The parts of the measurements, each with its own processes.
-const PARTS: [(&str, Measure); 18] = [
+const PARTS: [(&str, Measure); 20] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
     ("step", step::measure),
@@ -62,11 +68,13 @@ const PARTS: [(&str, Measure); 18] = [
     (TLS, streams::tls::measure),
     (SIDECAR, crate::sidecar::measure),
     (QUOTA, crate::quota::measure),
+    (FROZEN, crate::frozen::measure),
+    (SOAK, crate::soak::measure),
 ];
 
 /// Measures the parts. Fails if a figure misses its bar.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let mut report = Report::new();
+    let mut report = Report::new(args.clone());
     for (name, measure) in PARTS {
         if args.parts.is_empty() || args.parts.iter().any(|part| part == name) {
             report.begin(name);

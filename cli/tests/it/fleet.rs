@@ -238,7 +238,8 @@ pub(crate) fn latest_rates(samples: &[Sample], span: Duration) -> Option<Rates> 
     Some(from.rates_until(last))
 }
 
-fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {
+/// The decisions of these services so far.
+pub(crate) fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {
     let mut sample = Sample { at: Instant::now(), admit: 0.0, drop: 0.0, would_drop: 0.0 };
     for service in services {
         let (_, page) = http_get(service.address("listen"), "/metrics");

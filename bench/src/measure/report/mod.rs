@@ -7,7 +7,7 @@ use std::fs;
 use std::process::{Command, ExitCode};
 
 use super::goodput::Curves;
-use super::root;
+use super::{Args, root};
 
 const MISSED: &str = "**missed**";
 /// The head of the first section that is not measured by one run.
@@ -21,7 +21,9 @@ pub(super) const FUZZ: &str = "fuzz";
 pub(super) const TLS: &str = "tls";
 pub(super) const SIDECAR: &str = "sidecar";
 pub(super) const QUOTA: &str = "quota";
-const SECTIONS: [(&str, &str); 7] = [
+pub(super) const FROZEN: &str = "frozen";
+pub(super) const SOAK: &str = "soak";
+const SECTIONS: [(&str, &str); 9] = [
     (TENANTS, include_str!("tenants.md")),
     (SCALE, include_str!("scale.md")),
     (HEADROOM, include_str!("headroom.md")),
@@ -29,10 +31,13 @@ const SECTIONS: [(&str, &str); 7] = [
     (TLS, include_str!("tls.md")),
     (SIDECAR, include_str!("sidecar.md")),
     (QUOTA, include_str!("quota.md")),
+    (FROZEN, include_str!("frozen.md")),
+    (SOAK, include_str!("soak.md")),
 ];
 
 /// All figures of a run.
 pub(crate) struct Report {
+    pub(crate) args: Args,
     /// The part that runs.
     part: &'static str,
     /// The revision that is measured.
@@ -52,9 +57,9 @@ struct Row {
 
 impl Report {
     /// An empty report on the checked out revision.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(args: Args) -> Self {
         let revision = output_of("git", &["describe", "--always", "--dirty"]);
-        Self { part: "", revision, rows: Vec::new(), goodput: None }
+        Self { args, part: "", revision, rows: Vec::new(), goodput: None }
     }
 
     /// Begins a part: the next figures are its.

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use super::{Streams, aggregator_with, median};
 use crate::measure::report::Report;
-use crate::process::{Process, run, until};
+use crate::process::{Process, until};
+use crate::soak::succeed;
 use crate::streams::process::resident_bytes;
 
 /// The zone and the service of the tool's clients.
@@ -169,8 +170,7 @@ impl Certificates {
             &[&issue[..], &["aggregator", "--zone", ZONE, "--ca", &ca, "--out", &aggregator]].concat(),
             &[&issue[..], &of_service].concat(),
         ] {
-            let ended = run(args);
-            assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
+            succeed(args);
         }
         Self { aggregator, clients, _directory: directory }
     }

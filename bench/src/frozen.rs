@@ -1,0 +1,150 @@
+//! Tiers that stand still: a process stops in the middle of its work, as on a paused virtual machine, and wakes after
+//! seconds or minutes. The limit holds meanwhile and again soon after, and a controller takes its own pause as no
+//! silence of others.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fleet::{Fleet, Sample, policy, sample};
+use crate::measure::report::Report;
+
+/// The limit, and the offered load as a multiple of it.
+const LIMIT: u32 = 1_000;
+const OFFERED: u32 = 3;
+/// The span of averages.
+const WINDOW: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(100);
+/// The time after a wake that is watched.
+const AFTER: Duration = Duration::from_secs(30);
+/// The error of the admitted requests that counts as settled, and the time in which they are.
+const ERROR: f64 = 0.05;
+const SETTLED_WITHIN: Duration = Duration::from_secs(10);
+const MOST_ADMITTED: f64 = 1.1;
+/// The silence of an aggregator after which the controller gives its share to others, while its clients use it.
+const RELEASED_AFTER: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    Controller,
+    Aggregator,
+    Service,
+}
+
+pub(crate) fn measure(report: &mut Report) {
+    let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
+    let rps = (OFFERED * LIMIT).to_string();
+    // Callers of a frozen service give up soon, or they would need all descriptors.
+    fleet.start_load_evenly(&["--rps", &rps, "--tenant", "acme,corner-shop", "--timeout", "1s"]);
+    fleet.until_rates("the limit to hold", WINDOW, |rates| {
+        (rates.admitted / f64::from(LIMIT) - 1.0).abs() < ERROR
+    });
+    for tier in [Tier::Controller, Tier::Aggregator, Tier::Service] {
+        for length in report.args.frozen_for.clone() {
+            freeze(&fleet, tier, length, report);
+        }
+    }
+}
+
+/// Freezes a process of a tier for a time, and watches the fleet before, meanwhile and after.
+fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
+    let process = match tier {
+        Tier::Controller => &fleet.controller,
+        Tier::Aggregator => &fleet.zones[0].aggregator,
+        Tier::Service => &fleet.zones[0].services[0],
+    };
+    let mut samples = watch(WINDOW, || fleet.sample());
+    // A frozen service answers no question, and decides nothing.
+    let before = if tier == Tier::Service { sample([process]).admit } else { 0.0 };
+    process.signal("STOP");
+    samples.extend(watch(length, || {
+        let others = sample(fleet.services().filter(|service| service.id() != process.id()));
+        Sample { admit: others.admit + before, ..others }
+    }));
+    process.signal("CONT");
+    let woke = Instant::now();
+    let mut lost = 0;
+    samples.extend(watch(AFTER, || {
+        lost = lost.max(fleet.status().as_ref().map_or(0, lost_aggregators));
+        fleet.sample()
+    }));
+
+    let windows = windows(&samples);
+    let (during, after): (Vec<_>, Vec<_>) = windows.iter().partition(|(begin, _)| *begin < woke);
+    let during: Vec<_> = during.into_iter().filter(|(begin, _)| *begin + WINDOW <= woke).collect();
+    let most = |windows: &[(Instant, f64)]| windows.iter().map(|(_, admitted)| *admitted).fold(0.0, f64::max);
+    let name = format!("{tier:?} frozen for {}", humantime::format_duration(length)).to_lowercase();
+    let title = format!("{name}: most admitted in 10 s meanwhile, and after it");
+    let figure = format!("{:.2}, {:.2} of the limit", most(&during), most(&after));
+    if tier == Tier::Aggregator && length > RELEASED_AFTER {
+        report.note(&title, figure);
+    } else {
+        let is_met = most(&during).max(most(&after)) <= MOST_ADMITTED;
+        report.row(&title, &format!("<= {MOST_ADMITTED} of the limit"), figure, is_met);
+    }
+    let settled = settled(&after).map(|settled| settled - woke);
+    let figure = settled.map_or("never".to_owned(), |settled| format!("{:.1} s", settled.as_secs_f64()));
+    let title = format!("{name}: from the wake until admitted over 10 s stays within 5 % of the limit");
+    report.row(&title, "<= 10 s", figure, settled.is_some_and(|settled| settled <= SETTLED_WITHIN));
+    if tier == Tier::Controller {
+        let title = format!("{name}: aggregators that it then finds stale or expired");
+        report.row(&title, "0", lost.to_string(), lost == 0);
+    }
+}
+
+/// Takes samples for this long.
+fn watch(length: Duration, mut take: impl FnMut() -> Sample) -> Vec<Sample> {
+    let begin = Instant::now();
+    let mut samples = vec![take()];
+    while begin.elapsed() < length {
+        sleep(POLL);
+        samples.push(take());
+    }
+    samples
+}
+
+fn lost_aggregators(status: &Value) -> usize {
+    let aggregators = status["aggregators"].as_array().into_iter().flatten();
+    aggregators.filter(|aggregator| aggregator["stale"] == true || aggregator["expired"] == true).count()
+}
+
+/// The begin of each window of ten seconds, and what it admitted as a multiple of the limit.
+fn windows(samples: &[Sample]) -> Vec<(Instant, f64)> {
+    let window = |(at, begin): (usize, &Sample)| {
+        let end = samples[at..].iter().find(|end| end.at - begin.at >= WINDOW)?;
+        Some((begin.at, begin.rates_until(end).admitted / f64::from(LIMIT)))
+    };
+    samples.iter().enumerate().filter_map(window).collect()
+}
+
+/// The begin of the first window from which on all are close to the limit.
+fn settled(windows: &[(Instant, f64)]) -> Option<Instant> {
+    let last_off = windows.iter().rposition(|(_, admitted)| (admitted - 1.0).abs() > ERROR);
+    windows.get(last_off.map_or(0, |at| at + 1)).map(|(begin, _)| *begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_window_off_the_limit_delays_settling() {
+        let start = Instant::now();
+        let mut admit = 0.0;
+        // Twice the limit for 15 s, and then the limit.
+        let samples: Vec<Sample> = (0..40)
+            .map(|second| {
+                let at = start + Duration::from_secs(second);
+                let taken = Sample { at, admit, drop: 0.0, would_drop: 0.0 };
+                admit += f64::from(LIMIT) * if second < 15 { 2.0 } else { 1.0 };
+                taken
+            })
+            .collect();
+        let all = windows(&samples);
+        assert_eq!(all[..2], [(start, 2.0), (start + Duration::from_secs(1), 2.0)]);
+        assert_eq!(all.len(), 30, "windows that end after the last sample are left out");
+        assert_eq!(settled(&all), Some(start + Duration::from_secs(15)));
+        assert_eq!(settled(&all[..15]), None);
+    }
+}
