@@ -73,14 +73,17 @@ fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
     let windows = windows(&samples);
     let (during, after): (Vec<_>, Vec<_>) = windows.iter().partition(|(begin, _)| *begin < woke);
     let during: Vec<_> = during.into_iter().filter(|(begin, _)| *begin + WINDOW <= woke).collect();
-    let most = |windows: &[(Instant, f64)]| windows.iter().map(|(_, admitted)| *admitted).fold(0.0, f64::max);
+    let (of_during, of_after) = (range(&during), range(&after));
     let name = format!("{tier:?} frozen for {}", humantime::format_duration(length)).to_lowercase();
-    let title = format!("{name}: most admitted in 10 s meanwhile, and after it");
-    let figure = format!("{:.2}, {:.2} of the limit", most(&during), most(&after));
+    let title = format!("{name}: admitted in 10 s, meanwhile and after it");
+    let figure = format!(
+        "{:.2} to {:.2}, {:.2} to {:.2} of the limit",
+        of_during.0, of_during.1, of_after.0, of_after.1
+    );
     if tier == Tier::Aggregator && length > RELEASED_AFTER {
         report.note(&title, figure);
     } else {
-        let is_met = most(&during).max(most(&after)) <= MOST_ADMITTED;
+        let is_met = of_during.1.max(of_after.1) <= MOST_ADMITTED;
         report.row(&title, &format!("<= {MOST_ADMITTED} of the limit"), figure, is_met);
     }
     let settled = settled(&after).map(|settled| settled - woke);
@@ -116,6 +119,13 @@ fn windows(samples: &[Sample]) -> Vec<(Instant, f64)> {
         Some((begin.at, begin.rates_until(end).admitted / f64::from(LIMIT)))
     };
     samples.iter().enumerate().filter_map(window).collect()
+}
+
+/// The least and the most that a window admitted.
+fn range(windows: &[(Instant, f64)]) -> (f64, f64) {
+    windows.iter().fold((f64::INFINITY, 0.0), |(least, most), (_, admitted)| {
+        (least.min(*admitted), most.max(*admitted))
+    })
 }
 
 /// The begin of the first window from which on all are close to the limit.
