@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plimsoll_host::regular_file;
-use ring::digest::{Context, Digest, SHA256};
+use ring::digest::SHA256;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, RootCertStore};
@@ -33,14 +33,18 @@ impl Files {
         Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)?, ca: read(CA_FILE)? })
     }
 
-    /// Returns a digest of all files, by which a change is noticed.
-    pub(crate) fn digest(&self) -> [u8; 32] {
-        let mut context = Context::new(&SHA256);
-        for file in [&self.certificate, &self.key, &self.ca] {
-            context.update(file.digest().as_ref());
-        }
-        bytes(&context.finish())
+    /// Returns the digest of each file, by which a change is noticed.
+    pub(crate) fn digests(&self) -> Digests {
+        Digests { certificate: self.certificate.digest(), key: self.key.digest(), ca: self.ca.digest() }
     }
+}
+
+/// The SHA-256 digests of the files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digests {
+    pub(crate) certificate: [u8; 32],
+    pub(crate) key: [u8; 32],
+    pub(crate) ca: [u8; 32],
 }
 
 /// One file in PEM.
@@ -57,8 +61,10 @@ impl Pem {
         }
     }
 
-    pub(crate) fn digest(&self) -> Digest {
-        ring::digest::digest(&SHA256, &self.bytes)
+    fn digest(&self) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(ring::digest::digest(&SHA256, &self.bytes).as_ref());
+        bytes
     }
 
     pub(crate) fn fault(&self, fault: Fault) -> CertificatesError {
@@ -88,10 +94,4 @@ impl Pem {
         }
         Ok(roots)
     }
-}
-
-fn bytes(digest: &Digest) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    bytes.copy_from_slice(digest.as_ref());
-    bytes
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use plimsoll_core::exchange::PeerId;
-use ring::digest::Digest;
 use rustls::crypto::ring::Ticketer;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ProducesTickets;
@@ -13,22 +12,23 @@ use rustls::{CertificateError, ClientConfig, Error, InconsistentKeys, ServerConf
 
 use crate::config::Trust;
 use crate::error::{CertificatesError, Fault};
-use crate::files::Files;
+use crate::files::{Digests, Files};
 use crate::peer::{Validity, identity};
 
 pub(crate) struct Generation {
     /// Counts the sets that were in force, from 1.
     pub(crate) number: u64,
-    /// The digest of the files.
-    pub(crate) digest: [u8; 32],
+    pub(crate) digests: Digests,
     pub(crate) id: PeerId,
     pub(crate) validity: Validity,
+    /// True if no authority of this set signs the own certificate.
+    pub(crate) is_untrusted: bool,
     pub(crate) mutual_server: Arc<ServerConfig>,
     pub(crate) admin_server: Arc<ServerConfig>,
     pub(crate) child: Arc<ClientConfig>,
+    own: Arc<CertifiedKey>,
     /// Decrypts the sessions of earlier generations that had the same authorities.
     ticketer: Arc<dyn ProducesTickets>,
-    ca: Digest,
 }
 
 impl Generation {
@@ -54,6 +54,17 @@ impl Generation {
         }
     }
 
+    /// Returns this set with the authorities of these files, which need not have signed its certificate: an authority
+    /// that was taken away must be refused whatever else is in the files.
+    pub(crate) fn with_authorities(&self, files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
+        let trust = Trust::new(&files.ca)?;
+        let is_untrusted = verify(&trust, &self.own.cert, &self.id, now, self.validity).is_err();
+        let digests = Digests { ca: files.digests().ca, ..self.digests };
+        let leaf = (self.own.clone(), self.id.clone(), self.validity);
+        Self::assemble(&trust, leaf, digests, is_untrusted, Some(self))
+            .map_err(|error| files.ca.fault(Fault::Chain(error)))
+    }
+
     fn new(files: &Files, now: SystemTime, before: Option<&Self>) -> Result<Self, CertificatesError> {
         let trust = Trust::new(&files.ca)?;
         let chain = files.certificate.certificates()?;
@@ -62,34 +73,42 @@ impl Generation {
             identity(Some(&chain)).map_err(|error| at_certificate(Fault::Identity(error)))?;
         verify(&trust, &chain, &id, now, validity).map_err(at_certificate)?;
         let key = CertifiedKey::from_der(chain, files.key.private_key()?, trust.provider());
-        let own = Arc::new(SingleCertAndKey::from(key.map_err(|error| {
+        let own = Arc::new(key.map_err(|error| {
             let is_mismatch = matches!(error, Error::InconsistentKeys(InconsistentKeys::KeyMismatch));
             files.key.fault(if is_mismatch { Fault::KeyMismatch } else { Fault::Key })
-        })?));
-        let ca = files.ca.digest();
+        })?);
+        Self::assemble(&trust, (own, id, validity), files.digests(), false, before)
+            .map_err(|error| at_certificate(Fault::Chain(error)))
+    }
+
+    fn assemble(
+        trust: &Trust,
+        (own, id, validity): (Arc<CertifiedKey>, PeerId, Validity),
+        digests: Digests,
+        is_untrusted: bool,
+        before: Option<&Self>,
+    ) -> Result<Self, Error> {
         let ticketer = match before {
-            Some(before) if before.ca.as_ref() == ca.as_ref() => Ok(before.ticketer.clone()),
+            Some(before) if before.digests.ca == digests.ca => before.ticketer.clone(),
             // Sessions of an authority that is trusted no longer must not be resumed.
-            _ => Ticketer::new(),
+            _ => Ticketer::new()?,
         };
-        let configs = ticketer.and_then(|ticketer| {
-            let mutual_server = trust.mutual_server(own.clone(), id.trust_domain(), ticketer.clone())?;
-            let admin_server = trust.admin_server(own.clone())?;
-            let child = trust.child(own, id.trust_domain())?;
-            Ok((ticketer, mutual_server, admin_server, child))
-        });
-        let (ticketer, mutual_server, admin_server, child) =
-            configs.map_err(|error| at_certificate(Fault::Chain(error)))?;
+        let resolver = Arc::new(SingleCertAndKey::from(own.clone()));
         Ok(Self {
             number: before.map_or(1, |before| before.number + 1),
-            digest: files.digest(),
-            id,
+            digests,
             validity,
-            mutual_server: Arc::new(mutual_server),
-            admin_server: Arc::new(admin_server),
-            child: Arc::new(child),
+            is_untrusted,
+            mutual_server: Arc::new(trust.mutual_server(
+                resolver.clone(),
+                id.trust_domain(),
+                ticketer.clone(),
+            )?),
+            admin_server: Arc::new(trust.admin_server(resolver.clone())?),
+            child: Arc::new(trust.child(resolver, id.trust_domain())?),
+            id,
+            own,
             ticketer,
-            ca,
         })
     }
 }

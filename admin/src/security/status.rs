@@ -29,6 +29,9 @@ pub struct CertificateStatus {
     pub not_after_s: u64,
     /// Seconds until then; negative once it has expired.
     pub expires_in_s: f64,
+    /// True if no authority in use signs it.
+    #[serde(default)]
+    pub untrusted: bool,
     /// Why the files as they are now are not in use; null if they are.
     pub refused: Option<String>,
 }
@@ -54,6 +57,7 @@ impl SecurityStatus {
                 identity: certificates.id().to_string(),
                 not_after_s: unix_s(health.not_after),
                 expires_in_s,
+                untrusted: health.is_untrusted,
                 refused: health.refused,
             }
         });
@@ -93,6 +97,12 @@ impl Opened {
                 "1 while the files of certificates are invalid and those read before are in use.",
                 &[],
                 plain(flag(health.refused.is_some())),
+            );
+            page.gauge(
+                "plimsoll_certificate_untrusted",
+                "1 while no authority in use signs the certificate in use, so that peers refuse it.",
+                &[],
+                plain(flag(health.is_untrusted)),
             );
             page.counter(
                 "plimsoll_certificates_loaded_total",

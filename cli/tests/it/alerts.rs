@@ -36,8 +36,9 @@ fn shipped() -> BTreeSet<String> {
 }
 
 /// The alerts of trust, which fire in tests of their own.
-pub(crate) const OF_TRUST: [&str; 5] = [
+pub(crate) const OF_TRUST: [&str; 6] = [
     "PlimsollCertificateExpiring",
+    "PlimsollCertificateUntrusted",
     "PlimsollCredentialsRefused",
     "PlimsollHandshakesFailing",
     "PlimsollAdminRefused",

@@ -35,6 +35,8 @@ pub struct CertificateHealth {
     pub not_after: SystemTime,
     /// True if the certificate in use has expired: aggregators refuse it until its files are renewed.
     pub is_expired: bool,
+    /// True if no authority in use signs the certificate, so that aggregators with the same authorities refuse it.
+    pub is_untrusted: bool,
     /// The reason why the files in the directory were not taken into use; `None` if they were.
     pub files_refused: Option<String>,
 }
@@ -109,6 +111,7 @@ impl Control {
             not_before: health.not_before,
             not_after: health.not_after,
             is_expired: health.is_expired(SystemTime::now()),
+            is_untrusted: health.is_untrusted,
             files_refused: health.refused,
         })
     }

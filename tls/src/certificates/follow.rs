@@ -1,4 +1,4 @@
-//! Follows the files of certificates: a set that is whole is taken, any other leaves the set before in force.
+//! Follows the files of certificates: a set that is whole is taken; of any other the authorities alone are.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime};
 use tokio::time::MissedTickBehavior;
 
 use super::{Certificates, lock};
-use crate::files::{Files, KEY_FILE};
+use crate::files::{Digests, Files, KEY_FILE};
 use crate::generation::Generation;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after which the log names an expired certificate again.
-const EXPIRED_AGAIN: Duration = Duration::from_secs(600);
+/// The time after which the log names an unusable certificate again.
+const UNUSABLE_AGAIN: Duration = Duration::from_secs(600);
 
-/// A look at the files: the digest of their content, or the reason why they cannot be read.
-type Seen = Result<[u8; 32], String>;
+/// A look at the files: the digests of their content, or the reason why they cannot be read.
+type Seen = Result<Digests, String>;
 
 /// The looks that the next one is compared with.
 #[derive(Default)]
@@ -30,6 +30,7 @@ pub(super) struct Looks {
 enum Age {
     Fresh,
     Ending,
+    Untrusted,
     Expired,
 }
 
@@ -56,34 +57,46 @@ impl Certificates {
     fn take_change(&self, looks: &mut Looks, now: SystemTime) {
         let current = self.current();
         let files = Files::read(self.directory());
-        let seen = files.as_ref().map(Files::digest).map_err(ToString::to_string);
+        let seen = files.as_ref().map(Files::digests).map_err(ToString::to_string);
         let is_settled = looks.last.replace(seen.clone()).as_ref() == Some(&seen);
-        if seen == Ok(current.digest) {
+        if seen == Ok(current.digests) {
             if looks.refused.take().is_some() {
                 lock(&self.shared.state).refused = None;
                 tracing::info!(directory = %self.directory().display(), "certificate files are restored");
             }
             return;
         }
-        match files.and_then(|files| current.next(&files, now)) {
-            Ok(next) => {
+        let error = match files.map(|files| (current.next(&files, now), files)) {
+            Ok((Ok(next), _)) => {
                 looks.refused = None;
                 self.warn_of_public_key();
-                self.replace(next);
+                return self.replace(next);
             }
-            // Files are replaced one after the other: a set is refused when two looks have seen it.
-            Err(error) if is_settled && looks.refused.as_ref() != Some(&seen) => {
-                looks.refused = Some(seen);
-                let text = error.to_string();
-                tracing::warn!(
-                    error = text,
-                    "changed certificate files are refused, the set before is in force"
-                );
-                let mut state = lock(&self.shared.state);
-                state.failures += 1;
-                state.refused = Some(text);
+            // Files are replaced one after the other: a set is judged when two looks have seen it.
+            _ if !is_settled => return,
+            Ok((Err(error), files)) => {
+                let digests = files.digests();
+                if digests.ca != current.digests.ca
+                    && let Ok(next) = current.with_authorities(&files, now)
+                {
+                    let is_whole = next.digests == digests;
+                    self.replace(next);
+                    if is_whole {
+                        looks.refused = None;
+                        return;
+                    }
+                }
+                error
             }
-            Err(_) => {}
+            Err(error) => error,
+        };
+        if looks.refused.as_ref() != Some(&seen) {
+            looks.refused = Some(seen);
+            let text = error.to_string();
+            tracing::warn!(error = text, "changed certificate files are refused, the set before is in force");
+            let mut state = lock(&self.shared.state);
+            state.failures += 1;
+            state.refused = Some(text);
         }
     }
 
@@ -107,18 +120,19 @@ impl Certificates {
         }
     }
 
-    /// Logs that the end of a certificate is near, and, at intervals, that it has come.
+    /// Logs that the end of a certificate is near, and, at intervals, that peers refuse it.
     pub(super) fn log_age(&self, looks: &mut Looks, now: SystemTime) {
         let (health, id) = (self.health(), self.id());
         let age = match () {
             () if health.is_expired(now) => Age::Expired,
+            () if health.is_untrusted => Age::Untrusted,
             () if health.is_ending(now) => Age::Ending,
             () => Age::Fresh,
         };
         if let Some((generation, logged, at)) = looks.logged
             && (generation, logged) == (health.generation, age)
             // A clock that was set back begins anew.
-            && (age != Age::Expired || now.duration_since(at).is_ok_and(|since| since < EXPIRED_AGAIN))
+            && (matches!(age, Age::Fresh | Age::Ending) || now.duration_since(at).is_ok_and(|since| since < UNUSABLE_AGAIN))
         {
             return;
         }
@@ -130,6 +144,10 @@ impl Certificates {
                 let left_s = health.not_after.duration_since(now).unwrap_or_default().as_secs();
                 tracing::warn!(%directory, %id, left_s, "certificate expires soon: renew it");
             }
+            Age::Untrusted => tracing::error!(
+                %directory, %id,
+                "no authority of ca.crt signs the own certificate, peers refuse it: issue one of a new authority"
+            ),
             Age::Expired => {
                 tracing::error!(%directory, %id, "certificate has expired, peers refuse it: renew it");
             }

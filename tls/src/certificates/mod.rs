@@ -37,6 +37,8 @@ pub struct Health {
     pub not_after: SystemTime,
     /// The number of sets that were in force, this one included.
     pub generation: u64,
+    /// True if no authority in use signs the certificate, so that peers with the same authorities refuse it.
+    pub is_untrusted: bool,
     /// The number of changes of the files that were refused.
     pub failures: u64,
     /// The reason why the files are refused now; the set before is in force.
@@ -149,6 +151,7 @@ impl Certificates {
             not_before: validity.not_before,
             not_after: validity.not_after,
             generation: state.current.number,
+            is_untrusted: state.current.is_untrusted,
             failures: state.failures,
             refused: state.refused.clone(),
         }

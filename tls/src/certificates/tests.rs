@@ -12,7 +12,7 @@ use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::Zone;
 use tempfile::TempDir;
 
-use super::{Certificates, lock};
+use super::{Certificates, Health, lock};
 use crate::files::FILE_BYTES_MAX;
 use crate::testing::{Authority, Leaf, Request, Validity};
 
@@ -216,7 +216,6 @@ fn set_that_does_not_fit_together_or_to_this_process_is_refused_with_its_remedy(
     for (set, file, reason) in [
         ((next.certificate.clone(), key.clone(), ca.clone()), "tls.key", "not the key of the certificate"),
         ((certificate.clone(), next.key.clone(), ca.clone()), "tls.key", "not the key of the certificate"),
-        ((certificate.clone(), key.clone(), other.pem().to_owned()), "tls.crt", "not signed by an authority"),
         ((foreign.certificate, foreign.key, ca.clone()), "tls.crt", "not signed by an authority"),
         ((key.clone(), key.clone(), ca.clone()), "tls.crt", "no whole certificate"),
         ((certificate.clone(), certificate.clone(), ca.clone()), "tls.key", "no whole private key"),
@@ -238,7 +237,7 @@ fn set_that_does_not_fit_together_or_to_this_process_is_refused_with_its_remedy(
         let refusal = process.refusal();
         assert!(refusal.contains(file) && refusal.contains(reason), "{file} {reason}: {refusal}");
     }
-    assert_eq!(process.certificates.health().failures, 17);
+    assert_eq!(process.certificates.health().failures, 16);
 }
 
 fn other_zone_uri() -> String {
@@ -278,6 +277,36 @@ fn files_replaced_one_by_one_between_looks_are_taken_without_a_warning() {
     }
     let logged = process.log.lines();
     assert!(logged.iter().all(|line| line.contains("certificates renewed")), "{logged:?}");
+}
+
+#[test]
+fn new_authority_is_taken_whatever_the_leaf() {
+    let process = Process::new();
+    let [second, third, fourth] = [(); 3].map(|()| Authority::new("a.example"));
+    let state = || {
+        let Health { generation, failures, is_untrusted, refused, .. } = process.certificates.health();
+        (generation, failures, is_untrusted, refused.is_some())
+    };
+    let settle = |name: &str, content: &str| {
+        fs::write(process.path(name), content).unwrap();
+        (0..3).for_each(|_| process.look());
+        state()
+    };
+    assert_eq!(settle("ca.crt", second.pem()), (2, 0, true, false));
+    let logged = process.log.lines().concat();
+    assert!(logged.contains("ERROR") && logged.contains("no authority of ca.crt signs"), "{logged}");
+
+    let [torn, whole] = [&third.pem()[..300], third.pem()];
+    for content in ["", torn, &format!("{whole}{torn}")] {
+        assert!(matches!(settle("ca.crt", content), (2, _, true, true)));
+    }
+    assert_eq!(settle("ca.crt", whole), (3, 3, true, false));
+    assert_eq!(settle("tls.crt", "Not found"), (3, 4, true, true));
+    assert_eq!(settle("ca.crt", fourth.pem()), (4, 5, true, true), "the leaf stays refused");
+
+    fourth.write_leaf(process.directory.path(), &fourth.issue(&process.request()));
+    process.look();
+    assert_eq!(state(), (5, 5, false, false));
 }
 
 #[test]

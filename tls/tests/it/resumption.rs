@@ -15,7 +15,7 @@ use plimsoll_tls::{Certificates, Tier, operator_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::AbortHandle;
 
-use crate::ends::{DOMAIN, Process, aggregator, meet, service};
+use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, service};
 
 /// Lets a process follow its files until the end of the test.
 struct Following(AbortHandle);
@@ -88,6 +88,23 @@ async fn service_of_an_authority_that_is_trusted_no_longer_cannot_resume() {
     // The child still trusts the old authority, under which the parent has no certificate any more.
     let met = meet(parent.certificates.mutual_server(), child.certificates.child()).await;
     assert_eq!(met.labels(), ("unknown_authority", "unknown_authority"), "{met:?}");
+}
+
+#[tokio::test]
+async fn authority_replaced_alone_ends_the_old() {
+    let (old, new) = (Authority::new(DOMAIN), Authority::new(DOMAIN));
+    let (parent, child) = (Process::new(&old, aggregator()), Process::new(&old, service()));
+    let _following = Following::new(&parent.certificates);
+    assert_eq!(kinds(&parent, &child).await, (Full, Full));
+
+    std::fs::write(parent.path("ca.crt"), new.pem()).unwrap();
+    renewed(&parent, 2).await;
+    let met = meet(parent.certificates.mutual_server(), child.certificates.child()).await;
+    assert_eq!(met.at_parent.unwrap_err().label(), "unknown_authority");
+    let renewed_child =
+        child_with(&child.certificates.child(), &new.issue(&new.request(service(), Validity::default())));
+    let met = meet(parent.certificates.mutual_server(), renewed_child).await;
+    assert_eq!(met.labels(), ("", ""), "the own leaf stays in use: {met:?}");
 }
 
 #[tokio::test]

@@ -112,6 +112,12 @@ fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<
         } else {
             writeln!(out, "  certificate of {} expired {left} ago: renew it", certificate.identity)?;
         }
+        if certificate.untrusted {
+            writeln!(
+                out,
+                "  no authority of ca.crt signs it, peers refuse it: issue one of a new authority"
+            )?;
+        }
         if let Some(reason) = &certificate.refused {
             writeln!(out, "  certificate files refused, the earlier ones are in use: {reason}")?;
         }

@@ -43,6 +43,12 @@ fn alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them() {
     authority.write(&of_aggregator, aggregator_of("zone-a"), Validity::default());
     alerts.until_resolved(&["PlimsollCertificateExpiring"]);
 
+    let trusted = of_aggregator.join("ca.crt");
+    fs::write(&trusted, Authority::new(DOMAIN).pem()).unwrap();
+    alerts.until_firing(&["PlimsollCertificateUntrusted"]);
+    fs::write(&trusted, authority.pem()).unwrap();
+    alerts.until_resolved(&["PlimsollCertificateUntrusted"]);
+
     let certificate = of_aggregator.join("tls.crt");
     for (file, good) in [(&certificate, fs::read(&certificate).unwrap()), (&tokens, TOKENS.into())] {
         fs::write(file, "garbage").unwrap();

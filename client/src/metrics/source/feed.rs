@@ -105,6 +105,12 @@ fn trust(control: &Control) -> Vec<Family> {
             plain(certificate.map(|certificate| unix_seconds(certificate.not_after))),
         ),
         Family::gauge(
+            "plimsoll_certificate_untrusted",
+            "1 while no authority in use signs the certificate of this service, so that aggregators refuse it.",
+            &[],
+            plain(certificate.map(|certificate| flag(certificate.is_untrusted))),
+        ),
+        Family::gauge(
             "plimsoll_certificates_refused",
             "1 while the certificate files are refused and the earlier ones stay in use.",
             &[],
