@@ -119,6 +119,7 @@ impl Sidecar {
             connections: ports.rls.clone(),
             protection: tls(addresses.0).map_or(Protection::Plain, Protection::Mutual),
             needs_token: false,
+            room: ports.room.clone(),
         };
         let http = Port {
             tcp: listeners.http,
@@ -126,6 +127,7 @@ impl Sidecar {
             connections: ports.http.clone(),
             protection: tls(addresses.1).map_or(Protection::Plain, Protection::Tls),
             needs_token: is_beyond_loopback(addresses.1),
+            room: ports.room.clone(),
         };
         let access = security.access().clone();
         let rls_service = rls::Service::new(limits.clone());

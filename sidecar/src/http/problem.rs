@@ -59,7 +59,7 @@ impl Problem {
     pub(super) fn of_body(error: &BodyError) -> Self {
         let status = match error {
             BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            BodyError::TooManyBegun => StatusCode::SERVICE_UNAVAILABLE,
+            BodyError::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
             BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
             BodyError::Broken(_) => StatusCode::BAD_REQUEST,
         };

@@ -117,7 +117,7 @@ impl InputError {
         match self {
             Self::Method(_) | Self::Compressed => Code::Unimplemented,
             Self::Frame(_) => Code::Internal,
-            Self::TooLarge | Self::Body(BodyError::TooManyBegun) => Code::ResourceExhausted,
+            Self::TooLarge | Self::Body(BodyError::NoRoom) => Code::ResourceExhausted,
             Self::Body(BodyError::TooSlow) => Code::DeadlineExceeded,
             Self::Body(_) => Code::Cancelled,
             _ => Code::InvalidArgument,

@@ -1,7 +1,5 @@
 //! Bodies of requests, read whole within a bound on their size and a deadline.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,27 +7,10 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use tokio::time::timeout;
 
+use super::room;
+
 /// The longest time from the head of a request to the end of its body.
 const BODY_MAX: Duration = Duration::from_secs(10);
-
-/// The most bytes of bodies that have begun and not ended, of all requests of one connection over HTTP/2.
-const UNFINISHED_BYTES_MAX: usize = 128 * 1024;
-
-tokio::task_local! {
-    /// Set for the requests of a connection that carries many at once.
-    static UNFINISHED: Unfinished;
-}
-
-/// The bytes of bodies of one connection that have begun and not ended. Clones share them. Without a bound on their sum a
-/// peer could let each of its streams hold nearly a whole body.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Unfinished(Arc<AtomicUsize>);
-
-/// A part of an unfinished body, given back when it is dropped.
-struct Held {
-    of: Option<Unfinished>,
-    bytes: usize,
-}
 
 /// The reason why a body was not read.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +18,9 @@ pub(crate) enum BodyError {
     /// It is larger than allowed.
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    /// Too much of other bodies of the connection waits for its end.
-    #[error("bodies of the connection have begun with more than {UNFINISHED_BYTES_MAX} bytes and not ended")]
-    TooManyBegun,
+    /// Requests in progress take all the room that its connection may have.
+    #[error("too many requests are in progress")]
+    NoRoom,
     /// It did not end in time.
     #[error("the body did not end within {} s", BODY_MAX.as_secs())]
     TooSlow,
@@ -62,7 +43,6 @@ pub(crate) async fn read_within(body: Incoming, max: usize) -> Result<Bytes, Bod
 
 async fn read(mut body: Incoming, max: usize) -> Result<Bytes, BodyError> {
     let mut read = BytesMut::new();
-    let mut held = Held { of: UNFINISHED.try_with(Unfinished::clone).ok(), bytes: 0 };
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
         if read.len() + data.len() > max {
@@ -75,31 +55,9 @@ async fn read(mut body: Incoming, max: usize) -> Result<Bytes, BodyError> {
         if body.is_end_stream() {
             break;
         }
-        held.add(data.len())?;
-    }
-    Ok(read.freeze())
-}
-
-impl Unfinished {
-    /// Counts the bodies that `request` reads among those of this connection.
-    pub(super) fn scope<F: Future>(&self, request: F) -> impl Future<Output = F::Output> + use<F> {
-        UNFINISHED.scope(self.clone(), request)
-    }
-}
-
-impl Held {
-    fn add(&mut self, bytes: usize) -> Result<(), BodyError> {
-        let Some(Unfinished(all)) = &self.of else { return Ok(()) };
-        self.bytes += bytes;
-        let before = all.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > UNFINISHED_BYTES_MAX { Err(BodyError::TooManyBegun) } else { Ok(()) }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if let Some(Unfinished(all)) = &self.of {
-            all.fetch_sub(self.bytes, Ordering::Relaxed);
+        if !room::hold(data.len()) {
+            return Err(BodyError::NoRoom);
         }
     }
+    Ok(read.freeze())
 }

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::room::Share;
 use super::{Caller, DRAIN_MAX, Port, Stream};
 
 /// The longest time that a connection waits for the head of a request, between requests too.
@@ -27,21 +28,25 @@ where
     A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<Full<Bytes>>> + Send,
 {
-    super::serve(port, shutdown, move |stream, caller, closing| {
+    super::serve(port, shutdown, move |(stream, share), caller, closing| {
         let answer = answer.clone();
-        async move { converse(stream, caller, answer, closing).await }
+        async move { converse((stream, share), caller, answer, closing).await }
     })
     .await;
 }
 
 /// Answers the requests of one connection.
-async fn converse<A, F>(stream: Stream, caller: Caller, answer: A, closing: CancellationToken)
-where
+async fn converse<A, F>(
+    (stream, share): (Stream, Share),
+    caller: Caller,
+    answer: A,
+    closing: CancellationToken,
+) where
     A: Fn(Caller, Request<Incoming>) -> F + Send + Sync,
     F: Future<Output = Response<Full<Bytes>>> + Send,
 {
     let service = service_fn(|request| {
-        let answered = answer(caller, request);
+        let answered = share.answer(answer(caller, request));
         async { Ok::<_, Infallible>(answered.await) }
     });
     let connection = http1::Builder::new()

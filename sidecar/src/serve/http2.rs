@@ -2,6 +2,7 @@
 //! by pings, and a connection without requests ends after a while.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,13 +16,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::{interval, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::body::Unfinished;
+use super::room::Share;
+use super::turn::{InTurns, Turns};
 use super::{Caller, DRAIN_MAX, Port, Stream};
 
 /// The most streams on one connection; a peer keeps further ones back.
 pub(crate) const STREAMS_PER_CONNECTION_MAX: u32 = 256;
-/// The most requests of one connection that its peer gave up before they were read; with more the connection ends.
-const RESETS_PENDING_MAX: usize = 1_024;
+/// The most requests of one turn that its peer gave up before they were read; with more the connection ends. Proxies give
+/// up late answers by the hundred if this process stalls, but of whole requests a turn has fewer.
+const RESETS_PENDING_MAX: usize = 64;
 /// The largest header fields of a request, in bytes.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
 /// The most bytes of request bodies that one connection sends ahead of being read.
@@ -38,48 +41,56 @@ pub(crate) async fn serve_http2<A, F, B>(port: Port, shutdown: CancellationToken
 where
     A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Default + Send + 'static,
 {
-    super::serve(port, shutdown, move |stream, caller, closing| {
+    super::serve(port, shutdown, move |(stream, share), caller, closing| {
         let answer = answer.clone();
-        async move { converse(stream, caller, answer, closing).await }
+        async move { converse((stream, share), caller, answer, closing).await }
     })
     .await;
 }
 
 /// Answers the requests of one connection.
-async fn converse<A, F, B>(stream: Stream, caller: Caller, answer: A, closing: CancellationToken)
-where
+async fn converse<A, F, B>(
+    (stream, share): (Stream, Share),
+    caller: Caller,
+    answer: A,
+    closing: CancellationToken,
+) where
     A: Fn(Caller, Request<Incoming>) -> F + Send + Sync,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Default + Send + 'static,
 {
     let requests = AtomicU64::new(0);
-    let unfinished = Unfinished::default();
+    let turns = Turns::default();
     let service = service_fn(|request| {
         requests.fetch_add(1, Ordering::Relaxed);
-        let answered = unfinished.scope(answer(caller, request));
-        async { Ok::<_, Infallible>(answered.await) }
+        let running = turns.request();
+        let answered = share.answer(answer(caller, request));
+        async move {
+            let answered = answered.await;
+            drop(running);
+            Ok::<_, Infallible>(answered)
+        }
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
-        // Proxies give up late answers by the hundred if this process stalls. The connection outlives that.
         .max_pending_accept_reset_streams(RESETS_PENDING_MAX)
         .max_header_list_size(HEADER_BYTES_MAX)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone())), service);
     let mut connection = pin!(connection);
     // An error is the caller's: it has gone, or sent no HTTP/2.
     tokio::select! {
-        _ = connection.as_mut() => return,
+        _ = poll_fn(|context| turns.poll(&mut connection, context)) => return,
         () = closing.cancelled() => {}
         () = idle(&requests) => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(DRAIN_MAX, connection).await;
+    let _ = timeout(DRAIN_MAX, poll_fn(|context| turns.poll(&mut connection, context))).await;
 }
 
 /// Ends after a whole period without a new request.

@@ -5,10 +5,12 @@ mod body;
 mod http1;
 mod http2;
 mod ports;
+mod room;
 mod sockets;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod unix;
 
 use std::io;
@@ -16,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::room::Share;
 use plimsoll_proto::transport::{Acceptor, Connections};
 use plimsoll_tls::tokio_rustls::TlsAcceptor;
 use plimsoll_tls::{Certificates, HandshakeFailure};
@@ -29,6 +32,7 @@ pub(crate) use self::body::{BodyError, read_within};
 pub(crate) use self::http1::serve_http1;
 pub(crate) use self::http2::serve_http2;
 pub(crate) use self::ports::Ports;
+pub(crate) use self::room::Room;
 pub(crate) use self::sockets::{SocketDirectory, UnixSockets};
 pub(crate) use self::stream::Stream;
 pub(crate) use self::unix::UnixSocket;
@@ -70,16 +74,18 @@ pub(crate) struct Port {
     pub(crate) protection: Protection,
     /// True if requests over TCP need a token.
     pub(crate) needs_token: bool,
+    pub(crate) room: Room,
 }
 
 /// Accepts connections until `shutdown` is cancelled, and lets `converse` answer each. Ends when all have ended.
 async fn serve<C, F>(port: Port, shutdown: CancellationToken, converse: C)
 where
-    C: Fn(Stream, Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
+    C: Fn((Stream, Share), Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let tasks = TaskTracker::new();
-    let Port { tcp, unix, connections, protection, needs_token } = port;
+    let Port { tcp, unix, connections, protection, needs_token, room } = port;
+    let converse = move |stream, caller, closing| converse((stream, room.share()), caller, closing);
     let tcp = accept_tcp(tcp, connections, (protection, needs_token), &tasks, &shutdown, converse.clone());
     let unix = async {
         // The file goes as soon as no connection is accepted any more.

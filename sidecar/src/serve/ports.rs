@@ -3,6 +3,8 @@
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::Connections;
 
+use super::Room;
+
 /// The most TCP connections of the rate limit service, of which one address has half at most.
 const RLS_CONNECTIONS_MAX: usize = 2_048;
 /// The most TCP connections of HTTP checks, of which one address has half at most.
@@ -13,12 +15,13 @@ const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// The most connections of a port over its Unix socket; further ones wait in the accept queue.
 const UNIX_CONNECTIONS_MAX: usize = 1_024;
 
-/// The TCP connections of all ports. Clones share the counts.
+/// The TCP connections of all ports, and the room of their requests. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     pub(crate) rls: Connections,
     pub(crate) http: Connections,
     pub(crate) admin: Connections,
+    pub(crate) room: Room,
 }
 
 impl Ports {
@@ -29,6 +32,7 @@ impl Ports {
             rls: at_most(RLS_CONNECTIONS_MAX),
             http: at_most(HTTP_CONNECTIONS_MAX),
             admin: at_most(ADMIN_CONNECTIONS_MAX),
+            room: Room::default(),
         }
     }
 }

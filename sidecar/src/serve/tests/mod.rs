@@ -1,6 +1,7 @@
 //! The ports over real sockets: both protocols, TLS, bounds and deadlines, and the orderly end.
 
 mod bounds;
+mod flood;
 mod tls;
 
 use std::convert::Infallible;
@@ -21,6 +22,8 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
 
+/// The bytes of requests in progress that the tested ports take: a ninth of them, so 113 requests, on one connection.
+const ROOM_BYTES: usize = 8 * 1024 * 1024;
 /// The largest body that the tested ports take.
 const BODY_BYTES_MAX: usize = 1_000;
 
@@ -34,6 +37,8 @@ struct Echo {
     connections: Connections,
     /// The requests whose head has come.
     begun: Arc<AtomicUsize>,
+    /// The most of them that were in progress at a time.
+    most: Arc<AtomicUsize>,
     shutdown: CancellationToken,
     served: JoinHandle<()>,
 }
@@ -44,7 +49,7 @@ async fn echo(caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes
         Err(error) => {
             let status = match error {
                 BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-                BodyError::TooManyBegun => StatusCode::SERVICE_UNAVAILABLE,
+                BodyError::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
                 BodyError::TooSlow => StatusCode::REQUEST_TIMEOUT,
                 BodyError::Broken(_) => StatusCode::BAD_REQUEST,
             };
@@ -61,6 +66,7 @@ impl Echo {
 
     /// Starts both ports, the one of HTTP/2 with a Unix socket, too.
     async fn with(protection: Protection, connections: Connections, unix: Option<UnixSocket>) -> Self {
+        let room = Room::of(ROOM_BYTES);
         let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (first, second) = (listen().await, listen().await);
         let (http1, http2) = (first.local_addr().unwrap(), second.local_addr().unwrap());
@@ -70,20 +76,27 @@ impl Echo {
             connections: connections.clone(),
             protection: protection.clone(),
             needs_token: false,
+            room: room.clone(),
         };
         let (first, second) = (port(first, None), port(second, unix));
         let shutdown = CancellationToken::new();
         let stop = shutdown.clone();
         let begun = Arc::<AtomicUsize>::default();
-        let count = begun.clone();
+        let (most, handlers) = (Arc::<AtomicUsize>::default(), Arc::new(()));
+        let counts = (begun.clone(), most.clone());
         let answer = move |caller, request| {
-            count.fetch_add(1, Ordering::Relaxed);
-            echo(caller, request)
+            let handler = handlers.clone();
+            counts.0.fetch_add(1, Ordering::Relaxed);
+            counts.1.fetch_max(Arc::strong_count(&handlers), Ordering::Relaxed);
+            async move {
+                let _handler = handler;
+                echo(caller, request).await
+            }
         };
         let served = tokio::spawn(async move {
             tokio::join!(serve_http1(first, stop.clone(), answer.clone()), serve_http2(second, stop, answer));
         });
-        Self { http1, http2, connections, begun, shutdown, served }
+        Self { http1, http2, connections, begun, most, shutdown, served }
     }
 
     async fn connect1<B>(&self) -> client1::SendRequest<B>

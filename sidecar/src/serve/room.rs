@@ -1,0 +1,104 @@
+//! One bound on the memory of requests in progress, on all connections of a process. A connection leaves
+//! free several times what it has, so that greedy ones cannot keep the others out.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Response, StatusCode};
+
+/// The most bytes of requests in progress, on all connections of all ports.
+const OPEN_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The bytes that a request counts for in addition to its body: its head, its stream and its task.
+const REQUEST_BYTES: usize = 8 * 1024;
+
+/// A connection leaves free at least this many times what it has.
+const LEFT: usize = 8;
+
+tokio::task_local! {
+    /// The request that a task answers.
+    static OPEN: Open;
+}
+
+/// The bytes of the requests in progress. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    max: usize,
+    used: Arc<AtomicUsize>,
+}
+
+/// The part of one connection. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
+    room: Room,
+    used: Arc<AtomicUsize>,
+}
+
+/// A request in progress.
+pub(super) struct Open {
+    share: Share,
+    bytes: Cell<usize>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::of(OPEN_BYTES_MAX)
+    }
+}
+
+impl Room {
+    pub(super) fn of(max: usize) -> Self {
+        Self { max, used: Arc::default() }
+    }
+
+    pub(super) fn share(&self) -> Share {
+        Share { room: self.clone(), used: Arc::default() }
+    }
+}
+
+impl Share {
+    /// Answers a request that has begun, or refuses it if its connection has no room.
+    pub(super) fn answer<F, B>(&self, answer: F) -> impl Future<Output = Response<B>> + Send + use<F, B>
+    where
+        F: Future<Output = Response<B>> + Send,
+        B: Default,
+    {
+        let open = Open { share: self.clone(), bytes: Cell::new(0) };
+        // A request that is refused takes no more than this pointer.
+        let answer = open.add(REQUEST_BYTES).then(|| Box::pin(OPEN.scope(open, answer)));
+        async {
+            match answer {
+                Some(answer) => answer.await,
+                None => {
+                    let mut busy = Response::new(B::default());
+                    *busy.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                    busy
+                }
+            }
+        }
+    }
+}
+
+impl Open {
+    fn add(&self, bytes: usize) -> bool {
+        self.bytes.set(self.bytes.get() + bytes);
+        let own = self.share.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.share.room.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // Each connection may have one request.
+        let left_to_others = if own > REQUEST_BYTES { own * LEFT } else { 0 };
+        all + left_to_others <= self.share.room.max
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        for used in [&self.share.used, &self.share.room.used] {
+            used.fetch_sub(self.bytes.get(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts bytes of a body for the request that the current task answers. Returns false if its connection has no room.
+pub(super) fn hold(bytes: usize) -> bool {
+    OPEN.try_with(|open| open.add(bytes)).unwrap_or(true)
+}
