@@ -30,7 +30,7 @@ const SHORT_GREETING_MAX: Duration = Duration::from_millis(250);
 /// The interval at which refused connections, and a lack of descriptors, are logged.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The default bound on connections without a greeting.
-pub const PENDING_MAX_DEFAULT: usize = 16_384;
+pub const PENDING_MAX_DEFAULT: usize = 2_048;
 
 /// The connections of one port. Clones share the counts.
 #[derive(Clone, Debug)]

@@ -1,7 +1,9 @@
 //! HTTP/1.1 on the connections of a port. A caller that is slow, at any step of a request, is given up after a deadline.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +17,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::room::Share;
+use super::turn::{InTurns, Turns};
 use super::{Caller, DRAIN_MAX, Port, Stream};
 
 /// The longest time that a connection waits for the head of a request, between requests too.
@@ -45,9 +48,14 @@ async fn converse<A, F>(
     A: Fn(Caller, Request<Incoming>) -> F + Send + Sync,
     F: Future<Output = Response<Full<Bytes>>> + Send,
 {
+    let (turns, head) = (Turns::default(), Arc::new(share.open()));
     let service = service_fn(|request| {
         let answered = share.answer(answer(caller, request));
-        async { Ok::<_, Infallible>(answered.await) }
+        async {
+            let answered = answered.await;
+            head.clear();
+            Ok::<_, Infallible>(answered)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -55,13 +63,13 @@ async fn converse<A, F>(
         .max_buf_size(HEAD_BYTES_MAX)
         // Head and body of an answer in one write. Not `pipeline_flush`: it keeps the answer to a malformed head back.
         .writev(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone(), Some(head.clone()))), service);
     let mut connection = pin!(connection);
     // An error is the caller's: it has gone, was too slow, or sent no HTTP.
     tokio::select! {
-        _ = connection.as_mut() => return,
+        _ = poll_fn(|context| turns.poll(&mut connection, context)) => return,
         () = closing.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
-    let _ = timeout(DRAIN_MAX, connection).await;
+    let _ = timeout(DRAIN_MAX, poll_fn(|context| turns.poll(&mut connection, context))).await;
 }

@@ -81,7 +81,7 @@ async fn converse<A, F, B>(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_MAX)
-        .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone())), service);
+        .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone(), None)), service);
     let mut connection = pin!(connection);
     // An error is the caller's: it has gone, or sent no HTTP/2.
     tokio::select! {

@@ -6,14 +6,14 @@ use plimsoll_proto::transport::Connections;
 use super::Room;
 
 /// The most TCP connections of the rate limit service, of which one address has half at most.
-const RLS_CONNECTIONS_MAX: usize = 2_048;
+const RLS_CONNECTIONS_MAX: usize = 512;
 /// The most TCP connections of HTTP checks, of which one address has half at most.
-const HTTP_CONNECTIONS_MAX: usize = 8_192;
+const HTTP_CONNECTIONS_MAX: usize = 2_048;
 /// The most connections of the admin port, of which one address has half at most.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// The most connections of a port over its Unix socket; further ones wait in the accept queue.
-const UNIX_CONNECTIONS_MAX: usize = 1_024;
+const UNIX_CONNECTIONS_MAX: usize = 256;
 
 /// The TCP connections of all ports, and the room of their requests. Clones share the counts.
 #[derive(Clone, Debug)]

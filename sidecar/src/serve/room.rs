@@ -1,14 +1,13 @@
 //! One bound on the memory of requests in progress, on all connections of a process. A connection leaves
 //! free several times what it has, so that greedy ones cannot keep the others out.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Response, StatusCode};
 
 /// The most bytes of requests in progress, on all connections of all ports.
-const OPEN_BYTES_MAX: usize = 32 * 1024 * 1024;
+const OPEN_BYTES_MAX: usize = 24 * 1024 * 1024;
 /// The bytes that a request counts for in addition to its body: its head, its stream and its task.
 const REQUEST_BYTES: usize = 8 * 1024;
 
@@ -34,10 +33,11 @@ pub(super) struct Share {
     used: Arc<AtomicUsize>,
 }
 
-/// A request in progress.
+/// A request in progress, or the head of the next one.
+#[derive(Debug)]
 pub(super) struct Open {
     share: Share,
-    bytes: Cell<usize>,
+    bytes: AtomicUsize,
 }
 
 impl Default for Room {
@@ -57,13 +57,17 @@ impl Room {
 }
 
 impl Share {
+    pub(super) fn open(&self) -> Open {
+        Open { share: self.clone(), bytes: AtomicUsize::new(0) }
+    }
+
     /// Answers a request that has begun, or refuses it if its connection has no room.
     pub(super) fn answer<F, B>(&self, answer: F) -> impl Future<Output = Response<B>> + Send + use<F, B>
     where
         F: Future<Output = Response<B>> + Send,
         B: Default,
     {
-        let open = Open { share: self.clone(), bytes: Cell::new(0) };
+        let open = self.open();
         // A request that is refused takes no more than this pointer.
         let answer = open.add(REQUEST_BYTES).then(|| Box::pin(OPEN.scope(open, answer)));
         async {
@@ -80,8 +84,17 @@ impl Share {
 }
 
 impl Open {
-    fn add(&self, bytes: usize) -> bool {
-        self.bytes.set(self.bytes.get() + bytes);
+    /// Gives all bytes back.
+    pub(super) fn clear(&self) {
+        let bytes = self.bytes.swap(0, Ordering::Relaxed);
+        for used in [&self.share.used, &self.share.room.used] {
+            used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns false if the connection has no room for these bytes.
+    pub(super) fn add(&self, bytes: usize) -> bool {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let own = self.share.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let all = self.share.room.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // Each connection may have one request.
@@ -92,9 +105,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        for used in [&self.share.used, &self.share.room.used] {
-            used.fetch_sub(self.bytes.get(), Ordering::Relaxed);
-        }
+        self.clear();
     }
 }
 

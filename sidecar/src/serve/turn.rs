@@ -1,4 +1,4 @@
-//! Turns of connections over HTTP/2: each reads a little, and lets its requests and other connections run before it
+//! Turns of connections: each reads a little, and lets its requests and other connections run before it
 //! reads more. Otherwise a peer that opens and resets streams as fast as it can piles up tasks, and no one else runs.
 
 use std::io;
@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take};
 
 use super::Stream;
 use super::http2::STREAMS_PER_CONNECTION_MAX;
+use super::room::Open;
 
 /// The most bytes that a connection reads in one turn.
 const TURN_BYTES: u64 = 4 * 1024;
@@ -36,11 +37,13 @@ pub(super) struct Running(Turns);
 pub(super) struct InTurns {
     stream: Take<Stream>,
     turns: Turns,
+    /// What was read for a request over HTTP/1.1 that has not begun.
+    head: Option<Arc<Open>>,
 }
 
 impl InTurns {
-    pub(super) fn new(stream: Stream, turns: Turns) -> Self {
-        Self { stream: stream.take(0), turns }
+    pub(super) fn new(stream: Stream, turns: Turns, head: Option<Arc<Open>>) -> Self {
+        Self { stream: stream.take(0), turns, head }
     }
 }
 
@@ -95,6 +98,10 @@ impl AsyncRead for InTurns {
         self.stream.set_limit(left);
         ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
         turns.0.left.store(self.stream.limit(), Ordering::Relaxed);
+        let read = usize::try_from(left - self.stream.limit()).unwrap_or(usize::MAX);
+        if self.head.as_ref().is_some_and(|head| !head.add(read)) {
+            return Poll::Ready(Err(io::Error::other("too many requests have begun")));
+        }
         Poll::Ready(Ok(()))
     }
 }

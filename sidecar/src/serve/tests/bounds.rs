@@ -114,6 +114,23 @@ async fn head_that_is_malformed_or_too_large_is_answered() {
     }
 }
 
+#[tokio::test]
+async fn heads_that_do_not_end_leave_room_to_others() {
+    const PEERS: usize = 300;
+    let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS, usize::MAX), None).await;
+    let half = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(60_000));
+    let mut peers = Vec::new();
+    for _ in 0..PEERS {
+        let mut peer = TcpStream::connect(echo.http1).await.unwrap();
+        peer.write_all(half.as_bytes()).await.unwrap();
+        peers.push(peer);
+    }
+    // All heads would take twice the room.
+    until(|| echo.connections.counts().pending < PEERS * 2 / 3).await;
+    let mut other = echo.connect1().await;
+    assert_eq!(text(other.send_request(post(full("other"))).await.unwrap()).await, "other");
+}
+
 /// Otherwise peers could fill the memory with the beginnings of bodies, none of which is too large.
 #[tokio::test]
 async fn requests_in_progress_leave_room_to_others() {
