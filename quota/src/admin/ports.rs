@@ -4,7 +4,7 @@ use plimsoll_host::descriptors;
 use plimsoll_proto::transport::Connections;
 
 /// The most connections of the Redis protocol, of which one address has half at most.
-const RESP_CONNECTIONS_MAX: usize = 10_000;
+const RESP_CONNECTIONS_MAX: usize = 4_096;
 /// The most connections of the admin port, of which one address has half at most.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::{Response, StatusCode};
 
 /// The most bytes of requests in progress, on all connections of all ports.
-const OPEN_BYTES_MAX: usize = 24 * 1024 * 1024;
+const OPEN_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The bytes that a request counts for in addition to its body: its head, its stream and its task.
 const REQUEST_BYTES: usize = 8 * 1024;
 
 /// A connection leaves free at least this many times what it has.
-const LEFT: usize = 8;
+const LEFT: usize = 6;
 
 tokio::task_local! {
     /// The request that a task answers.

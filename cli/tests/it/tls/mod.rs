@@ -10,3 +10,4 @@ mod proxy;
 mod refused;
 mod rotation;
 mod tiers;
+mod unfinished;

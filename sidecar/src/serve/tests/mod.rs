@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
 
-/// The bytes of requests in progress that the tested ports take: a ninth of them, so 113 requests, on one connection.
+/// The bytes of requests in progress that the tested ports take: a seventh of them, so 146 requests, on one connection.
 const ROOM_BYTES: usize = 8 * 1024 * 1024;
 /// The largest body that the tested ports take.
 const BODY_BYTES_MAX: usize = 1_000;
