@@ -47,7 +47,8 @@ fn unfinished_connections_fit_in_charts() {
     let directory = files.issue("aggregator", &authority, aggregator_of("zone-a"));
     let aggregator = aggregator("zone-a", "one", "https://127.0.0.1:1", &certs(&directory));
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let quota = Process::start(&[&["quota"], &free[..]].concat());
+    let data = files.path("quota");
+    let quota = Process::start(&[&["quota", "--data", data.to_str().unwrap()], &free[..]].concat());
     let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let sidecar = Process::start(&[&["sidecar", "--zone", "z", "--no-sockets"], &ports[..]].concat());
 
