@@ -8,7 +8,7 @@ use super::Room;
 /// The most TCP connections of the rate limit service, of which one address has half at most.
 const RLS_CONNECTIONS_MAX: usize = 512;
 /// The most TCP connections of HTTP checks, of which one address has half at most.
-const HTTP_CONNECTIONS_MAX: usize = 1_024;
+const HTTP_CONNECTIONS_MAX: usize = 2_048;
 /// The most connections of the admin port, of which one address has half at most.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 
