@@ -67,7 +67,7 @@ fn unfinished_connections_fit_in_charts() {
         // A million names take 464 MiB of 640.
         (&aggregator, "listen", "grpc", 2_048, half_handshake(), 640 - 464),
         (&sidecar, "listen", "rls", 512, frame, 128),
-        (&sidecar, "http", "http", 1_024, head, 128),
+        (&sidecar, "http", "http", 2_048, head, 128),
         // The cache takes 256 MiB of 768.
         (&quota, "listen", "resp", 4_096, command, 768 - 256),
     ] {
