@@ -75,17 +75,13 @@ pub(crate) fn measure(report: &mut Report) {
     }
     let warm = humantime::format_duration(length * WARM / TICKS);
     for (name, _, resident) in &fleet.lasting {
-        let mib = Memory::of(resident, WARM as usize);
-        let figure = format!(
-            "{:.1} first, {:.1} after {warm}, then at most {:.1} ({:.2} x), {:.1} last",
-            mib.first,
-            mib.warm,
-            mib.most,
-            mib.growth(),
-            mib.last
-        );
+        let (most, growth) = growth(resident, WARM as usize);
+        let shape = resident.iter().step_by(WARM as usize);
+        let shape: Vec<String> = shape.map(|bytes| format!("{:.1}", bytes / MIB)).collect();
+        let figure = format!("{}; at most {:.1} ({growth:.2} x)", shape.join(", "), most / MIB);
+        let title = format!("{name}: resident MiB first, and every {warm}; the most after {warm}");
         let bar = format!("at most {GROWTH_MAX} x that after {warm}");
-        report.row(&format!("{name}: resident MiB"), &bar, figure, mib.growth() <= GROWTH_MAX);
+        report.row(&title, &bar, figure, growth <= GROWTH_MAX);
     }
     fleet.work(churned, rotated, report);
     report.note("time and restarts", format!("{}, {churned}", humantime::format_duration(length)));
@@ -188,26 +184,10 @@ impl Soaked {
     }
 }
 
-/// The resident memory of a process in MiB.
-struct Memory {
-    first: f64,
-    warm: f64,
-    /// The largest from `warm` on.
-    most: f64,
-    last: f64,
-}
-
-impl Memory {
-    fn of(resident: &[f64], warm: usize) -> Self {
-        let most = resident[warm..].iter().copied().fold(0.0, f64::max);
-        let [first, warm, most, last] =
-            [resident[0], resident[warm], most, resident[resident.len() - 1]].map(|bytes| bytes / MIB);
-        Self { first, warm, most, last }
-    }
-
-    fn growth(&self) -> f64 {
-        self.most / self.warm
-    }
+/// The largest figure from `warm` on, and what it is of the figure at `warm`.
+fn growth(resident: &[f64], warm: usize) -> (f64, f64) {
+    let most = resident[warm..].iter().copied().fold(0.0, f64::max);
+    (most, most / resident[warm])
 }
 
 /// Issues all certificates, or replaces them.
@@ -240,9 +220,6 @@ mod tests {
 
     #[test]
     fn growth_begins_at_the_warm_memory() {
-        let resident = [90.0, 50.0, 20.0, 24.0, 22.0].map(|mib| mib * MIB);
-        let memory = Memory::of(&resident, 2);
-        assert_eq!([memory.first, memory.warm, memory.most, memory.last], [90.0, 20.0, 24.0, 22.0]);
-        assert!((memory.growth() - 1.2).abs() < 1e-9);
+        assert_eq!(growth(&[90.0, 50.0, 20.0, 25.0, 22.0], 2), (25.0, 1.25));
     }
 }
