@@ -16,8 +16,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+#[cfg(not(windows))]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     command::Plimsoll::parse().run()
