@@ -15,6 +15,8 @@ pub(crate) struct Takeover {
     pub(crate) leading: bool,
     /// True if the saved state names the aggregators of the controller before.
     knows_aggregators: bool,
+    /// The most aggregators that were expected at a time since the start.
+    pub(crate) expected: usize,
     /// True once all of these are served.
     is_complete: bool,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Takeover {
 impl Takeover {
     /// A controller that has just started and knows of no traffic.
     pub(crate) const fn new(started_at: MonoTime, knows_aggregators: bool) -> Self {
-        Self { started_at, leading: false, knows_aggregators, is_complete: false }
+        Self { started_at, leading: false, knows_aggregators, expected: 0, is_complete: false }
     }
 
     /// Returns true once every aggregator that reported before the start has had time to come back.
@@ -65,20 +67,22 @@ impl Takeover {
     }
 
     /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the reserved share
-    /// of what missing zones live on.
+    /// of what missing zones live on. One that came without a hold has restarted, and had an even part among the
+    /// `expected` ones.
     pub(crate) fn divisible(
         bucket: &Bucket,
         limit: f64,
         aggregators: &Aggregators,
+        expected: usize,
         reserved_share: f64,
     ) -> f64 {
         if reserved_share <= 0.0 {
             return limit;
         }
         let served = aggregators.iter().filter(|(_, aggregator)| aggregator.served);
-        let count = served.clone().count() as f64;
+        let even = limit / expected.max(served.clone().count()) as f64;
         let brought = |aggregator: &Aggregator| {
-            aggregator.first_holds.get(bucket).map_or(limit / count, |hold| hold.per_second())
+            aggregator.first_holds.get(bucket).map_or(even, |hold| hold.per_second())
         };
         let held: f64 = served.map(|(_, aggregator)| brought(aggregator)).sum();
         limit - reserved_share * (limit - held).max(0.0)
@@ -136,7 +140,7 @@ mod tests {
         fn divisible(&mut self, s: f64) -> f64 {
             let bucket = Bucket::new("api").unwrap();
             let reserved_share = self.takeover.reserved_share(at(s), true, &Parameters::default());
-            Takeover::divisible(&bucket, 900.0, &self.aggregators, reserved_share)
+            Takeover::divisible(&bucket, 900.0, &self.aggregators, 0, reserved_share)
         }
     }
 

@@ -92,6 +92,7 @@ impl Brain {
         self.liveness.leave(place);
         self.aggregators.leave(place);
         self.remove_aggregator(place);
+        self.takeover.expected = self.expected_aggregators();
         let was_expired = self.durable.expired.remove(place);
         // The command that forgets it is answered once this is saved.
         self.pending_saves.note_change(was_expired);

@@ -40,6 +40,8 @@ impl Brain {
     }
 
     fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
+        self.takeover.expected = self.takeover.expected.max(self.expected_aggregators());
+        let most_expected = self.takeover.expected;
         let tick = Tick {
             since_last,
             unix_s,
@@ -62,7 +64,8 @@ impl Brain {
             let limit = bucket.limit.per_second().map_or(0.0, Rate::per_second);
             // A share that is never released is not released by a restart of the controller either.
             let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
-            let divisible = Takeover::divisible(&bucket.name, limit, tick.aggregators, reserved_share);
+            let divisible =
+                Takeover::divisible(&bucket.name, limit, tick.aggregators, most_expected, reserved_share);
             bucket.on_tick(&tick, divisible, scratch);
             let is_judged = is_judged && !durable.kill_of(&bucket.name).is_on();
             bucket.check_admissions(now, is_judged.then_some(divisible));

@@ -192,7 +192,11 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
     if bucket.unheard_rps >= 0.5 {
         write!(out, " and {:.0}/s last heard of silent aggregators", bucket.unheard_rps)?;
     }
-    write!(out, ", admitted {admitted:.0}/s")?;
+    match admitted {
+        Some(admitted) => write!(out, ", admitted {admitted:.0}/s")?,
+        None if bucket.traffic.offered_rps >= 0.5 => write!(out, ", admitted unknown: no counts arrive")?,
+        None => {}
+    }
     write_refused(out, &bucket.admissions)?;
     write_ratio(out, &bucket.traffic)?;
     writeln!(out)?;
@@ -225,10 +229,10 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
     Ok(())
 }
 
-/// Returns the requests/s that neither coin nor guard nor a quota refused.
-fn admitted_rps(traffic: &Traffic, admissions: &AdmissionFigures, quota_dropped_rps: f64) -> f64 {
-    let passed = 1.0 - admissions.refused_ratio.unwrap_or(0.0);
-    (traffic.offered_rps * passed - quota_dropped_rps).max(0.0)
+/// Returns the requests/s that neither coin nor guard nor a quota refused; `None` without counts of the last seconds.
+fn admitted_rps(traffic: &Traffic, admissions: &AdmissionFigures, quota_dropped_rps: f64) -> Option<f64> {
+    let passed = 1.0 - admissions.refused_ratio?;
+    Some((traffic.offered_rps * passed - quota_dropped_rps).max(0.0))
 }
 
 /// Writes the exact quotas of a bucket, and the refusals by them.
@@ -331,9 +335,12 @@ mod tests {
     #[test]
     fn admitted_is_offered_less_all_refusals() {
         let traffic = Traffic { offered_rps: 200.0, ..Traffic::default() };
-        for (refused_ratio, by_quotas, admitted) in
-            [(None, 0.0, 200.0), (Some(0.25), 0.0, 150.0), (Some(0.25), 50.0, 100.0), (Some(1.0), 9.0, 0.0)]
-        {
+        for (refused_ratio, by_quotas, admitted) in [
+            (None, 0.0, None),
+            (Some(0.25), 0.0, Some(150.0)),
+            (Some(0.25), 50.0, Some(100.0)),
+            (Some(1.0), 9.0, Some(0.0)),
+        ] {
             let admissions = AdmissionFigures { refused_ratio, ..AdmissionFigures::default() };
             assert_eq!(admitted_rps(&traffic, &admissions, by_quotas), admitted);
         }

@@ -129,6 +129,16 @@ fn hold_given_by_this_controller_does_not_count_as_brought() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.02);
 }
 
+/// An aggregator that restarted with the controller has no hold, and is not given the part of a missing one.
+#[test]
+fn restarted_aggregator_leaves_the_share_of_a_missing_one() {
+    let mut fleet = restarted();
+    fleet.zones[0] = Scripted::new("a", 3).offering("acme", 2000.0);
+    fleet.zones[1].cut = true;
+    fleet.run(25.0);
+    check_near(fleet.zones[0].rate("acme").unwrap(), LIMIT / 2.0, 15.0);
+}
+
 /// An aggregator that restarts while the controller is away has lost its hold, and no zone is missing.
 #[test]
 fn nothing_is_reserved_once_all_known_aggregators_are_back() {
@@ -179,7 +189,9 @@ fn missing_zone_is_expected_for_a_bounded_time() {
     assert_eq!(fleet.brain.durable().children.len(), 2);
     fleet.run(1.0);
     assert_eq!(fleet.brain.durable().children.len(), 1, "the missing zone is forgotten");
-    // No zone brought a hold, so no zone can be living on one.
+    // Its clients may live on; the share is released from then on.
+    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.02);
+    fleet.run(35.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.002);
 }
 
