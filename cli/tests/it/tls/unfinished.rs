@@ -66,8 +66,8 @@ fn unfinished_connections_fit_in_charts() {
     for (process, port, name, count, bytes, limit) in [
         // A million names take 464 MiB of 640.
         (&aggregator, "listen", "grpc", 2_048, half_handshake(), 640 - 464),
-        (&sidecar, "listen", "rls", 512, frame, 128),
-        (&sidecar, "http", "http", 2_048, head, 128),
+        (&sidecar, "listen", "rls", 512, frame, 192),
+        (&sidecar, "http", "http", 2_048, head, 192),
         // The cache takes 256 MiB of 768.
         (&quota, "listen", "resp", 4_096, command, 768 - 256),
     ] {
