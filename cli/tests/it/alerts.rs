@@ -174,7 +174,10 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     command(&["kill", "on", "--reason", "a test"]);
     command(&["kill", "off"]);
     alerts.until_firing(&["PlimsollModeDiffersFromFile"]);
-    // A state that does not know the kill.
+    // A state of an earlier epoch, which does not know the kill.
+    fleet.controller.kill_9();
+    fleet.restart_controller();
+    until("the next epoch to begin", || fleet.status().filter(|status| status["leading"] == true));
     fleet.controller.kill_9();
     fs::write(&saved, older).unwrap();
     fleet.restart_controller();

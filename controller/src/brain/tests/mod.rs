@@ -6,7 +6,6 @@ mod coherent;
 mod kills;
 mod limits;
 mod peers;
-mod recovery;
 mod rollout;
 mod scripted;
 mod silence;

@@ -1,5 +1,7 @@
 //! Rollouts as aggregators see them: operators' moves, automatic moves, and policies that are held back.
 
+mod recovery;
+
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
