@@ -30,13 +30,12 @@ impl Sessions {
         }
     }
 
-    /// An aggregator bounds the keys of its clients itself.
-    fn check_room(&self, identity: &Identity, new_keys: usize) -> Result<(), StreamRejected> {
-        let (service, room) = (&identity.service, &self.key_room);
-        if new_keys == 0 || identity.role == Role::Aggregator || room.has_room(service, new_keys) {
+    fn check_room(&self, child: &Identity, new_keys: usize) -> Result<(), StreamRejected> {
+        if self.key_room.has_room(child, new_keys) {
             return Ok(());
         }
-        Err(StreamRejected::NoKeyRoom { service: service.clone(), keys_max: room.of_service_max() })
+        let (service, keys_max) = (child.service.clone(), self.key_room.of_service_max());
+        Err(StreamRejected::NoKeyRoom { service, keys_max })
     }
 
     pub(super) fn check_open(&self, stream: StreamId, identity: &Identity) -> Result<(), StreamRejected> {

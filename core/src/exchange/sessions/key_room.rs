@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::names::Name;
+use crate::report::{Identity, Role};
 
 /// One service leaves this part of the room to the others.
 const RESERVED_PART: usize = 5;
 
-/// The keys in the books of all clients, by service.
+/// The keys in the books of all clients, by service. An aggregator bounds the keys of its clients itself, and takes no
+/// room.
 #[derive(Debug)]
 pub(super) struct KeyRoom {
     keys_max: usize,
@@ -20,16 +22,16 @@ impl KeyRoom {
         Self { keys_max, used: 0, by_service: BTreeMap::new() }
     }
 
-    /// Notes that a client of a service has `after` keys and had `before`.
-    pub(super) fn on_change(&mut self, service: &Name, before: usize, after: usize) {
-        if before == after {
+    /// Notes that a child has `after` keys and had `before`.
+    pub(super) fn on_change(&mut self, child: &Identity, before: usize, after: usize) {
+        if before == after || child.role == Role::Aggregator {
             return;
         }
         self.used = (self.used + after).saturating_sub(before);
-        let of_service = self.by_service.entry(service.clone()).or_default();
+        let of_service = self.by_service.entry(child.service.clone()).or_default();
         *of_service = (*of_service + after).saturating_sub(before);
         if *of_service == 0 {
-            self.by_service.remove(service);
+            self.by_service.remove(&child.service);
         }
     }
 
@@ -38,9 +40,12 @@ impl KeyRoom {
         self.keys_max - self.keys_max / RESERVED_PART
     }
 
-    /// Returns true if a service may have so many more keys.
-    pub(super) fn has_room(&self, service: &Name, more: usize) -> bool {
-        let of_service = self.by_service.get(service).copied().unwrap_or_default();
+    /// Returns true if a child may have so many more keys.
+    pub(super) fn has_room(&self, child: &Identity, more: usize) -> bool {
+        if more == 0 || child.role == Role::Aggregator {
+            return true;
+        }
+        let of_service = self.by_service.get(&child.service).copied().unwrap_or_default();
         self.used.saturating_add(more) <= self.keys_max
             && of_service.saturating_add(more) <= self.of_service_max()
     }
@@ -49,10 +54,18 @@ impl KeyRoom {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Zone;
+    use crate::report::InstanceId;
 
     #[test]
     fn one_service_leaves_room_for_others() {
-        let [shop, search] = ["shop", "search"].map(|name| Name::new(name).unwrap());
+        let [shop, search] = ["shop", "search"].map(|service| Identity {
+            instance: InstanceId(1),
+            name: Name::new("host").unwrap(),
+            service: Name::new(service).unwrap(),
+            zone: Zone::new("a").unwrap(),
+            role: Role::Client,
+        });
         let mut room = KeyRoom::new(100);
         room.on_change(&shop, 0, 50);
         room.on_change(&shop, 0, 30);

@@ -115,9 +115,7 @@ impl Sessions {
         child.last_report = now;
         let before = child.books.keys_held();
         let entered = child.books.enter_into(now, report, late_room, ledger);
-        if child.identity.role == Role::Client {
-            self.key_room.on_change(&child.identity.service, before, child.books.keys_held());
-        }
+        self.key_room.on_change(&child.identity, before, child.books.keys_held());
         child.cut = child.cut.saturating_add(entered.cut);
         child.clients = match child.identity.role {
             Role::Client => 1,
@@ -210,9 +208,7 @@ impl Sessions {
         child.sent = SentState::default();
         let before = child.books.keys_held();
         child.books.open();
-        if child.identity.role == Role::Client {
-            self.key_room.on_change(&child.identity.service, before, child.books.keys_held());
-        }
+        self.key_room.on_change(&child.identity, before, child.books.keys_held());
         Ok(child)
     }
 
@@ -238,9 +234,7 @@ impl Sessions {
     pub fn remove(&mut self, instance: InstanceId) {
         if let Some(removed) = self.children.remove(&instance) {
             self.shares.give_back(&removed.books);
-            if removed.identity.role == Role::Client {
-                self.key_room.on_change(&removed.identity.service, removed.books.keys_held(), 0);
-            }
+            self.key_room.on_change(&removed.identity, removed.books.keys_held(), 0);
             self.connected -= usize::from(removed.stream.is_some());
         }
         self.streams.retain(|_, owner| *owner != instance);
