@@ -38,13 +38,7 @@ impl Parent for Brain {
             return Ok(self.aggregators.revision != revision);
         }
         if let Some(next) = self.leadership.on_report(now, self.durable.epoch, &place, &report) {
-            if self.durable.loss.is_none() && !self.recovers(now) {
-                let (own, zone, name) = (self.durable.epoch.0, &place.0, &place.1);
-                self.durable.loss = Some(format!(
-                    "this state ends at epoch {own}, and aggregator {zone}/{name} has directives of epoch {}",
-                    next.0 - 1
-                ));
-            }
+            self.note_older_state(now, &place, next);
             self.durable.epoch = next;
             self.pending_saves.note_change(true);
         }

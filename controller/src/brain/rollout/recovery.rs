@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
+use plimsoll_core::directive::Epoch;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Report;
@@ -43,6 +44,16 @@ impl Brain {
         self.recovery.is_some()
     }
 
+    /// Notes that the state is older than the fleet, because an aggregator makes this controller begin the epoch `next`.
+    pub(in crate::brain) fn note_older_state(&mut self, now: MonoTime, (zone, name): &Place, next: Epoch) {
+        if self.durable.loss.is_none() && !self.recovers(now) {
+            let (own, seen) = (self.durable.epoch.0, next.0 - 1);
+            self.durable.loss = Some(format!(
+                "this state ends at epoch {own}, and aggregator {zone}/{name} has directives of epoch {seen}"
+            ));
+        }
+    }
+
     /// Takes the reason for which the state is not the one that the fleet knew: an operator acknowledges it.
     pub(crate) fn acknowledge_loss(&mut self) -> Option<String> {
         let loss = self.durable.loss.take();
@@ -64,7 +75,10 @@ impl Brain {
         let (zone, name) = place;
         self.durable.loss.get_or_insert_with(|| {
             let epoch = report.epoch.unwrap_or_default().0;
-            format!("no state was found, and aggregator {zone}/{name} has directives of an earlier controller, of epoch {epoch}")
+            format!(
+                "no state was found, and aggregator {zone}/{name} has directives of an earlier controller, of epoch \
+                 {epoch}"
+            )
         });
         let killed = report.kills.keys().cloned().collect();
         recovery.claims.entry(place.clone()).or_insert(Claim { modes, killed });
