@@ -307,23 +307,31 @@ impl DurableState {
     /// Puts an entry into the stage that aggregators show, up to the mode of the policy file, unless it is killed or
     /// an operator or a rule has moved it since the start.
     pub(crate) fn recover_stage(&mut self, entry: &str, shown: Mode, why: Vec<String>) {
-        let moves = |change: &&Change| change.entry == entry && !change.cause.is_renewal();
-        let cause = self.history.iter().rev().find(moves).map(|last| last.cause);
-        let is_start = matches!(cause, Some(Cause::Appeared | Cause::Lost | Cause::Recovered));
-        let Some(stage) = self.stages.get(entry).filter(|_| is_start && !self.is_entry_killed(entry)) else {
-            return;
-        };
+        let is_open = self.is_recoverable(entry) && !self.is_entry_killed(entry);
+        let Some(stage) = self.stages.get(entry).filter(|_| is_open) else { return };
         let to = shown.min(stage.file);
         if to != stage.stage {
             self.enter_stage(entry, to, Cause::Recovered, why);
         }
     }
 
-    /// Puts one entry into shadow; without a name, every entry.
+    /// Returns true if neither an operator nor a rule has moved an entry since the start.
+    fn is_recoverable(&self, entry: &str) -> bool {
+        let moves = |change: &&Change| change.entry == entry && !change.cause.is_renewal();
+        let cause = self.history.iter().rev().find(moves).map(|last| last.cause);
+        matches!(cause, Some(Cause::Appeared | Cause::Lost | Cause::Recovered))
+    }
+
+    /// Puts one entry into shadow; without a name, every entry. One that is there stays there, also if aggregators show
+    /// a higher stage afterwards.
     pub(super) fn put_in_shadow(&mut self, entry: Option<&str>, cause: Cause, why: &[String]) {
-        let above = |stage: &Stage| stage.stage > Mode::Shadow || stage.pending.is_some();
         let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
-        let entries = self.stages.iter().filter(|(name, stage)| is_meant(name) && above(stage));
+        let may_rise = |name: &str, stage: &Stage| stage.file > Mode::Shadow && self.is_recoverable(name);
+        let is_above = |stage: &Stage| stage.stage > Mode::Shadow || stage.pending.is_some();
+        let entries = self
+            .stages
+            .iter()
+            .filter(|(name, stage)| is_meant(name) && (is_above(stage) || may_rise(name, stage)));
         for entry in entries.map(|(entry, _)| entry.clone()).collect::<Vec<_>>() {
             self.enter_stage(&entry, Mode::Shadow, cause, why.to_vec());
         }

@@ -114,6 +114,16 @@ fn claim_counts_once_and_for_a_while() {
 }
 
 #[test]
+fn shadow_after_a_kill_is_not_recovered_from() {
+    let mut fleet = recovered(&DurableState::lost(), "enforce", &[]);
+    fleet.brain.on_kill(&Scope::Fleet, Command::learned(None)).unwrap();
+    assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet).0);
+    fleet.zones.push(directed("z1", 1, Enforce));
+    fleet.run(1.0);
+    assert_eq!(stage(&fleet.brain), Shadow);
+}
+
+#[test]
 fn first_start_among_new_aggregators_is_no_loss() {
     let mut fleet = Fleet::new(enforced(), two_zones());
     fleet.run(40.0);
