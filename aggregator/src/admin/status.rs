@@ -140,7 +140,7 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
 
 /// Every bucket with a limit.
 pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
-    let limited = zone.board().iter().filter(|(_, posted)| posted.terms().limit.per_second().is_some());
+    let limited = zone.board().iter().filter(|(_, posted)| posted.terms().limit.shown().is_some());
     let each = limited.map(|(bucket, posted)| {
         let hold_rps = posted.terms().hold.map(Rate::per_second);
         let mode = zone.kills().mode(bucket, posted.terms());

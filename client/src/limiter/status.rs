@@ -129,7 +129,7 @@ impl Subscription {
             let terms = posted.map(Posted::terms);
             let status = BucketStatus {
                 mode: ShownMode::from(self.mode_of(bucket)).as_str(),
-                limit_rps: terms.and_then(|terms| terms.limit.per_second()).map(Rate::per_second),
+                limit_rps: terms.and_then(|terms| terms.limit.shown()).map(Rate::per_second),
                 nearest: terms.and_then(|terms| Some(terms.unlisted?.nearest()?.to_owned())),
                 admissions: figures.get(bucket).copied().unwrap_or_default(),
                 quotas: Vec::new(),

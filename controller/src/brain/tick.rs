@@ -61,7 +61,7 @@ impl Brain {
         let durable = &self.durable;
         self.buckets.each_with_scratch(|bucket, scratch| {
             bucket.assign_holds(tick.aggregators, expected);
-            let limit = bucket.limit.per_second().map_or(0.0, Rate::per_second);
+            let limit = bucket.divided_limit().per_second().map_or(0.0, Rate::per_second);
             // A share that is never released is not released by a restart of the controller either.
             let reserved_share = if any_missing && bucket.is_never_released() { 1.0 } else { reserved_share };
             let divisible =

@@ -41,7 +41,7 @@ impl BucketState {
             terms: Terms {
                 named: self.listing == Listing::Exact,
                 unlisted: self.unlisted,
-                limit: self.limit,
+                limit: self.divided_limit(),
                 mode: self.mode(durable),
                 kill: durable.kill_of(&self.name),
                 cohort: self.terms.cohort,

@@ -168,6 +168,14 @@ impl BucketState {
         Some(MovingLimit { entry: self.entry.as_deref()?, bucket: &self.name, limit })
     }
 
+    /// The limit that the law divides. A bucket without one may have a tenant limit alone.
+    pub(crate) fn divided_limit(&self) -> Limit {
+        match self.limit {
+            Limit::Unlimited | Limit::Unknown if self.terms.tenant_limit.is_some() => Limit::PerSecond(Rate::MAX),
+            limit => limit,
+        }
+    }
+
     /// The mode in force: the stage of its entry, lowered by kills.
     pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
@@ -232,7 +240,7 @@ impl BucketState {
     /// Gives every aggregator that is not sent rates a hold: an even part of the limit among `expected`
     /// aggregators, unless it brought a hold. A limit of zero denies all requests instead.
     pub(crate) fn assign_holds(&mut self, aggregators: &Aggregators, expected: usize) {
-        let Some(limit) = self.limit.per_second().map(Rate::per_second) else {
+        let Some(limit) = self.divided_limit().per_second().map(Rate::per_second) else {
             self.shares.clear();
             self.zones.clear();
             return;

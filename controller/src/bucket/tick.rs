@@ -67,7 +67,7 @@ impl BucketState {
     pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
         self.quota_drops.on_tick(tick.since_last);
         self.quota_repeats.on_tick(tick.since_last);
-        if tick.leading && self.limit.per_second().is_some_and(|limit| limit > Rate::ZERO) {
+        if tick.leading && self.divided_limit().per_second().is_some_and(|limit| limit > Rate::ZERO) {
             self.apply_law(tick, divisible, scratch);
         }
     }
@@ -200,7 +200,7 @@ impl BucketState {
     /// Sets the weight of each tenant for this tick: its weight in the policy, its boost, and its burst
     /// credit.
     fn set_weights(&mut self, tick: &Tick<'_>, served: &[Served<'_>], scratch: &mut Scratch) {
-        let limit = self.limit.per_second().map_or(0.0, Rate::per_second);
+        let limit = self.divided_limit().per_second().map_or(0.0, Rate::per_second);
         let plain = |tenant: &BucketTenant| tick.policy.tenant(&tenant.name).weight.get();
         let sum_passed = |key: KeyId| served.iter().map(|served| served.aggregator.passed(key)).sum();
         self.tenants.gather(sum_passed, &mut scratch.counts);

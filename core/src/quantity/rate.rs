@@ -123,6 +123,11 @@ impl Limit {
             Self::Unlimited | Self::Unknown => None,
         }
     }
+
+    /// The limit to show to people. [`Rate::MAX`] stands for none where tenants alone have limits.
+    pub fn shown(self) -> Option<Rate> {
+        self.per_second().filter(|rate| *rate < Rate::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use plimsoll_core::directive::TailCut;
 use plimsoll_core::law::tail::{Bin, Standing};
 use plimsoll_core::names::DEFAULT_TENANT;
+use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::directive_word::DirectiveWord;
 use crate::subscription::enforcement::Stance;
@@ -60,9 +61,9 @@ impl Names {
         cut: Option<TailCut>,
         stance: &Stance<'_>,
     ) -> DirectiveWord {
-        // The default class follows nothing.
+        // The default class follows nothing. Without a ratio its mode remains, by which quotas refuse.
         if tenant == DEFAULT_TENANT {
-            return DirectiveWord::NOTHING;
+            return DirectiveWord::new(DropRatio::NONE).enforced(stance.enforces(tenant));
         }
         let Standing { established, bin } = self.of(key);
         let of_bin = bin.zip(cut).map(|(bin, cut): (Bin, TailCut)| cut.ratio_of(established, bin.rate()));

@@ -40,6 +40,21 @@ fn quotas_hold_until_a_directive_changes_them() {
 }
 
 #[test]
+fn quotas_refuse_by_the_mode_of_a_bucket_without_a_limit() {
+    let mut client = TestClient::new();
+    for (mode, is_enforced) in [(Mode::Enforce, true), (Mode::Shadow, false)] {
+        for limit in [Limit::Unlimited, Limit::Unknown] {
+            client.direct(Terms { limit, mode, ..with_quota(10) }, &[("default", ratio(None))]);
+            for tenant in ["default", "a"] {
+                let target = client.table.target_by_names("api", tenant).unwrap();
+                assert_eq!(target.word().is_enforced(), is_enforced, "{tenant}, {limit:?}, {mode}");
+            }
+            assert_eq!(client.admit("a"), Verdict::Admit, "the coin refuses nothing");
+        }
+    }
+}
+
+#[test]
 fn restarted_client_restores_quotas() {
     let mut client = TestClient::new();
     client.direct(with_quota(10), &[]);
