@@ -108,6 +108,7 @@ impl Sidecar {
 
         let (ports, reloads) = (Ports::new(), Reloads::default());
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(ports.lag.clone().watch()));
         if let Some(file) = file {
             let following = file.follow(limits.clone(), reloads.clone());
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));

@@ -48,6 +48,9 @@ pub(crate) const OF_TRUST: [&str; 6] = [
 /// The alerts of exact quotas, likewise.
 pub(crate) const OF_QUOTAS: [&str; 2] = ["PlimsollQuotaStoreFailing", "PlimsollQuotaDegraded"];
 
+/// The alert of a sidecar.
+pub(crate) const SIDECAR_LATE: &str = "PlimsollSidecarLate";
+
 /// The alert of a fault that no sound fleet has.
 const UNDERADMITTING: &str = "PlimsollUnderadmitting";
 
@@ -76,10 +79,7 @@ impl Alerts {
         let server = RealPrometheus::start_with_rules(test, pages, &rules())?;
         let address = server.url().trim_start_matches("http://").parse().unwrap();
         let mut alerts = Self { server, address, fired: BTreeSet::new() };
-        until("all pages to be scraped", || {
-            let answer = alerts.get("/api/v1/query?query=count(up%3D%3D1)")?;
-            (answer["data"]["result"][0]["value"][1] == *count).then_some(())
-        });
+        alerts.until_pages("1", &count);
         alerts.until_firing(&[]);
         Some(alerts)
     }
@@ -87,6 +87,14 @@ impl Alerts {
     fn get(&self, path: &str) -> Option<Value> {
         let (code, body) = http(self.address, "GET", path, &[]).ok()?;
         (code == 200).then(|| serde_json::from_str(&body).unwrap())
+    }
+
+    /// Waits until as many pages are up, by `1`, or down, by `0`.
+    pub(crate) fn until_pages(&self, up: &str, count: &str) {
+        until(&format!("{count} pages of up {up}"), || {
+            let answer = self.get(&format!("/api/v1/query?query=count(up%3D%3D{up})"))?;
+            (answer["data"]["result"][0]["value"][1] == *count).then_some(())
+        });
     }
 
     /// The names of the alerts that fire.
@@ -266,7 +274,12 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
         "PlimsollAdmittedAboveLimit",
         "PlimsollNoContact",
     ];
-    let elsewhere = of_a_lost_aggregator.into_iter().chain([UNDERADMITTING]).chain(OF_TRUST).chain(OF_QUOTAS);
+    let elsewhere = of_a_lost_aggregator
+        .into_iter()
+        .chain([UNDERADMITTING])
+        .chain(OF_TRUST)
+        .chain(OF_QUOTAS)
+        .chain([SIDECAR_LATE]);
     let tested: BTreeSet<&str> = alerts.fired.iter().map(String::as_str).chain(elsewhere).collect();
     assert_eq!(tested, shipped().iter().map(String::as_str).collect());
     alerts.server.stop();

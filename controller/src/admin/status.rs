@@ -250,9 +250,10 @@ impl Status {
                     .is_some_and(|entry| brain.is_latency_unreported(entry)),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance.tokens(),
-                released_rps: protected.limit.per_second().map_or(0.0, |_| {
-                    durable.expired.released(&protected.name) + protected.silent.released
-                }),
+                released_rps: protected
+                    .limit
+                    .per_second()
+                    .map_or(0.0, |_| durable.expired.released(&protected.name) + protected.silent.released),
                 unheard_rps: protected.silent.unheard,
                 quotas: QuotaStatus::list(protected.quotas()),
                 quota_dropped_rps: protected.quota_drops.per_second(),

@@ -171,7 +171,9 @@ impl BucketState {
     /// The limit that the law divides. A bucket without one may have a tenant limit alone.
     pub(crate) fn divided_limit(&self) -> Limit {
         match self.limit {
-            Limit::Unlimited | Limit::Unknown if self.terms.tenant_limit.is_some() => Limit::PerSecond(Rate::MAX),
+            Limit::Unlimited | Limit::Unknown if self.terms.tenant_limit.is_some() => {
+                Limit::PerSecond(Rate::MAX)
+            }
             limit => limit,
         }
     }

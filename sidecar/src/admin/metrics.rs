@@ -13,6 +13,12 @@ pub(super) fn page(limiter: &Metrics, sources: &Sources) -> String {
     let ports = &sources.ports;
     add_connections_to(&mut page, &[("rls", &ports.rls), ("http", &ports.http), ("admin", &ports.admin)]);
     sources.security.add_access_to(&mut page);
+    page.counter(
+        "plimsoll_sidecar_looks_total",
+        "Looks at the clock, ten a second, by whether the process ran 20 ms late or more.",
+        &["late"],
+        labelled(ports.lag.counts()),
+    );
     add_rls_to(&mut page, &sources.rls);
     add_http_to(&mut page, &sources.http);
     add_rules_to(&mut page, sources);

@@ -4,6 +4,7 @@
 mod body;
 mod http1;
 mod http2;
+mod lag;
 mod ports;
 mod room;
 mod sockets;
@@ -31,6 +32,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::body::{BodyError, read_within};
 pub(crate) use self::http1::serve_http1;
 pub(crate) use self::http2::serve_http2;
+pub(crate) use self::lag::Lag;
 pub(crate) use self::ports::Ports;
 pub(crate) use self::room::Room;
 pub(crate) use self::sockets::{SocketDirectory, UnixSockets};

@@ -3,7 +3,7 @@
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::Connections;
 
-use super::Room;
+use super::{Lag, Room};
 
 /// The most TCP connections of the rate limit service, of which one address has half at most.
 const RLS_CONNECTIONS_MAX: usize = 512;
@@ -15,13 +15,14 @@ const ADMIN_CONNECTIONS_MAX: usize = 128;
 /// The most connections of a port over its Unix socket; further ones wait in the accept queue.
 const UNIX_CONNECTIONS_MAX: usize = 256;
 
-/// The TCP connections of all ports, and the room of their requests. Clones share the counts.
+/// The TCP connections of all ports, the room of their requests, and how late these run. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     pub(crate) rls: Connections,
     pub(crate) http: Connections,
     pub(crate) admin: Connections,
     pub(crate) room: Room,
+    pub(crate) lag: Lag,
 }
 
 impl Ports {
@@ -33,6 +34,7 @@ impl Ports {
             http: at_most(HTTP_CONNECTIONS_MAX),
             admin: at_most(ADMIN_CONNECTIONS_MAX),
             room: Room::default(),
+            lag: Lag::default(),
         }
     }
 }

@@ -1,22 +1,25 @@
 //! Caddy with the shipped configuration.
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
 use super::proxy::{
-    OFFERED, Patience, Setting, assert_body_of_sidecar, goes_through_all_stages,
+    Caller, OFFERED, Patience, Setting, assert_body_of_sidecar, goes_through_all_stages,
     passes_requests_and_refusals, policy,
 };
 use super::{filled, tool};
-use crate::process::Process;
+use crate::process::{Process, until};
 use crate::turns::turn;
 
 /// Starts Caddy in front of the service; the sidecar is at `asked`.
-fn start(setting: &Setting, caddy: &Path, asked: &str, patience: Patience) -> Process {
+fn start(setting: &Setting, caddy: &Path, asked: &str, patience: Patience, at_a_time: u32) -> Process {
     let replaced = [
         (" 50ms", patience.in_place_of(" 50ms", " 5s")),
         ("reverse_proxy 127.0.0.1:7421 ", &*format!("reverse_proxy {asked} ")),
         ("reverse_proxy 127.0.0.1:8080", &format!("reverse_proxy {}", setting.backend.address)),
+        ("unhealthy_request_count 256", &*format!("unhealthy_request_count {at_a_time}")),
         (":80 {", &format!("http://{} {{", setting.address)),
     ];
     let file = setting.write("Caddyfile", &filled("caddy.Caddyfile", &replaced));
@@ -36,7 +39,7 @@ fn requests_and_refusals_pass_through_caddy() {
     let Some(caddy) = tool("caddy::requests_and_refusals_pass_through_caddy", "caddy") else { return };
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(&setting, &caddy, &format!("unix/{}", setting.socket()), Patience::Long);
+    let _proxy = start(&setting, &caddy, &format!("unix/{}", setting.socket()), Patience::Long, 256);
     assert_body_of_sidecar(&passes_requests_and_refusals(&setting, false));
 }
 
@@ -47,6 +50,25 @@ fn caddy_goes_through_all_stages_and_survives_the_sidecar() {
     };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(&setting, &caddy, &setting.sidecar().to_string(), Patience::Shipped);
+    let _proxy = start(&setting, &caddy, &setting.sidecar().to_string(), Patience::Shipped, 256);
     goes_through_all_stages(&mut setting);
+}
+
+#[test]
+fn caddy_bounds_requests_without_the_sidecar() {
+    let Some(caddy) = tool("caddy::caddy_bounds_requests_without_the_sidecar", "caddy") else { return };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start("buckets: {}\n");
+    let _proxy = start(&setting, &caddy, &setting.sidecar().to_string(), Patience::Shipped, 1);
+    setting.fleet.kill_sidecar();
+    let caller = Caller::new(setting.address);
+    let status = || caller.get("/orders", &[]).status;
+    assert_eq!(status(), 200);
+    // A request whose body is not complete stays at the service.
+    let mut stream = TcpStream::connect(setting.address).unwrap();
+    let head = format!("POST /slow HTTP/1.1\r\nhost: {}\r\ncontent-length: 6\r\n\r\na", setting.address);
+    stream.write_all(head.as_bytes()).unwrap();
+    until("a refusal by Caddy itself", || (status() == 503).then_some(()));
+    drop(stream);
+    until("an answer of the service", || (status() == 200).then_some(()));
 }

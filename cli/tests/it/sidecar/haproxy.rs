@@ -5,14 +5,20 @@ use std::process::Command;
 
 use super::proxy::{
     OFFERED, Patience, Setting, assert_body_of_sidecar, goes_through_all_stages,
-    passes_requests_and_refusals, policy,
+    passes_requests_and_refusals, policy, until_refused_without_sidecar,
 };
 use super::{filled, tool};
 use crate::process::Process;
 use crate::turns::turn;
 
 /// Starts HAProxy in front of the service; the sidecar is at `asked`.
-fn start(setting: &Setting, haproxy: &Path, asked: &str, patience: Patience) -> Process {
+fn start(
+    setting: &Setting,
+    haproxy: &Path,
+    asked: &str,
+    patience: Patience,
+    bound: &[(&str, &str)],
+) -> Process {
     let [address, spare, app] =
         [setting.address, setting.spare, setting.backend.address].map(|address| address.to_string());
     let timeout = "local TIMEOUT = 150";
@@ -27,7 +33,7 @@ fn start(setting: &Setting, haproxy: &Path, asked: &str, patience: Patience) -> 
         ("127.0.0.1:7429", &spare),
         ("server sidecar 127.0.0.1:7421 ", &format!("server sidecar {asked} ")),
     ];
-    let file = setting.write("haproxy.cfg", &filled("haproxy.cfg", &replaced));
+    let file = setting.write("haproxy.cfg", &filled("haproxy.cfg", &[&replaced, bound].concat()));
     let command = |flags: &[&str]| {
         let mut command = Command::new(haproxy);
         command.args(flags).arg("-f").arg(&file);
@@ -43,7 +49,7 @@ fn requests_and_refusals_pass_through_haproxy() {
     };
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(&setting, &haproxy, &format!("unix@{}", setting.socket()), Patience::Long);
+    let _proxy = start(&setting, &haproxy, &format!("unix@{}", setting.socket()), Patience::Long, &[]);
     assert_body_of_sidecar(&passes_requests_and_refusals(&setting, true));
 }
 
@@ -55,6 +61,18 @@ fn haproxy_goes_through_all_stages_and_survives_the_sidecar() {
     };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(&setting, &haproxy, &setting.sidecar().to_string(), Patience::Shipped);
+    let _proxy = start(&setting, &haproxy, &setting.sidecar().to_string(), Patience::Shipped, &[]);
     goes_through_all_stages(&mut setting);
+}
+
+#[test]
+fn haproxy_bounds_requests_without_the_sidecar() {
+    let Some(haproxy) = tool("haproxy::haproxy_bounds_requests_without_the_sidecar", "haproxy") else {
+        return;
+    };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start("buckets: {}\n");
+    let bound = &[("gt 2000", "gt 5")];
+    let _proxy = start(&setting, &haproxy, &setting.sidecar().to_string(), Patience::Shipped, bound);
+    until_refused_without_sidecar(&mut setting);
 }

@@ -7,6 +7,7 @@ mod envoy_process;
 mod envoy_stages;
 mod haproxy;
 mod http_port;
+mod late;
 mod mixed;
 mod mixed_fleet;
 mod nginx;
@@ -15,6 +16,7 @@ mod rls_caller;
 mod rls_callers;
 mod rls_wire;
 mod rollout;
+mod traefik;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use super::proxy::{
     OFFERED, Patience, Setting, goes_through_all_stages, passes_requests_and_refusals, policy,
+    until_refused_without_sidecar,
 };
 use super::{filled, tool};
 use crate::process::Process;
@@ -19,7 +20,13 @@ const AROUND: &str = "user root;\ndaemon off;\nworker_processes 2;\nerror_log st
     include plimsoll.conf;\n}\n";
 
 /// Starts nginx in front of the service; the sidecar is at `asked`.
-fn start(setting: &Setting, nginx: &Path, asked: &str, patience: Patience) -> Process {
+fn start(
+    setting: &Setting,
+    nginx: &Path,
+    asked: &str,
+    patience: Patience,
+    bound: &[(&str, &str)],
+) -> Process {
     let [address, spare, app] =
         [setting.address, setting.spare, setting.backend.address].map(|address| address.to_string());
     let replaced = [
@@ -29,7 +36,7 @@ fn start(setting: &Setting, nginx: &Path, asked: &str, patience: Patience) -> Pr
         ("server 127.0.0.1:8080;", &format!("server {app};")),
         ("listen 80;", &format!("listen {address};")),
     ];
-    setting.write("plimsoll.conf", &filled("nginx.conf", &replaced));
+    setting.write("plimsoll.conf", &filled("nginx.conf", &[&replaced, bound].concat()));
     setting.write("nginx.conf", AROUND);
     let command = |more: &[&str]| {
         let mut command = Command::new(nginx);
@@ -44,7 +51,7 @@ fn requests_and_refusals_pass_through_nginx() {
     let Some(nginx) = tool("nginx::requests_and_refusals_pass_through_nginx", "nginx") else { return };
     let _turn = turn(OFFERED);
     let setting = Setting::start("buckets: {}\n");
-    let _proxy = start(&setting, &nginx, &format!("unix:{}", setting.socket()), Patience::Long);
+    let _proxy = start(&setting, &nginx, &format!("unix:{}", setting.socket()), Patience::Long, &[]);
     let answer = passes_requests_and_refusals(&setting, true);
     // nginx discards the checker's body, so the shipped file has one of its own.
     let own = format!(
@@ -61,6 +68,16 @@ fn nginx_goes_through_all_stages_and_survives_the_sidecar() {
     };
     let _turn = turn(OFFERED);
     let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(&setting, &nginx, &setting.sidecar().to_string(), Patience::Shipped);
+    let _proxy = start(&setting, &nginx, &setting.sidecar().to_string(), Patience::Shipped, &[]);
     goes_through_all_stages(&mut setting);
+}
+
+#[test]
+fn nginx_bounds_requests_without_the_sidecar() {
+    let Some(nginx) = tool("nginx::nginx_bounds_requests_without_the_sidecar", "nginx") else { return };
+    let _turn = turn(OFFERED);
+    let mut setting = Setting::start("buckets: {}\n");
+    let bound = &[("rate=2000r/s", "rate=1r/s"), ("burst=400", "burst=5")];
+    let _proxy = start(&setting, &nginx, &setting.sidecar().to_string(), Patience::Shipped, bound);
+    until_refused_without_sidecar(&mut setting);
 }

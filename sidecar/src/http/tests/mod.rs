@@ -7,7 +7,6 @@ mod openapi;
 mod proxy;
 mod quotas;
 mod tokens;
-mod traefik;
 mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -65,11 +65,16 @@ pub(super) struct Setting {
 impl Setting {
     /// Starts the sidecar with a policy, and the service.
     pub(super) fn start(policy: &str) -> Self {
+        Self::with_rules(policy, None)
+    }
+
+    /// Starts the sidecar with a policy and a rules file, and the service.
+    pub(super) fn with_rules(policy: &str, rules: Option<&str>) -> Self {
         let [inside, outside] = tenants();
         let tenants = format!(
             "tenants: {{ default: {{ weight: 1.0 }}, {inside}: {{ weight: 1.0 }}, {outside}: {{ weight: 1.0 }} }}\n"
         );
-        let fleet = Fleet::start(policy, &tenants, None, &["--name", NAME]);
+        let fleet = Fleet::start(policy, &tenants, rules, &["--name", NAME]);
         let [address, spare] = [free(), free()];
         Self { fleet, backend: Backend::start(), directory: tempfile::tempdir().unwrap(), address, spare }
     }
@@ -240,7 +245,7 @@ pub(super) fn assert_body_of_sidecar(answer: &Answer) {
 
 /// Waits for a refusal under load, checks what all proxies pass on alike, and returns it. The caller's own fields of
 /// the sidecar name an unlimited bucket, which must not help it.
-fn refusal(setting: &Setting) -> Answer {
+pub(super) fn refusal(setting: &Setting) -> Answer {
     let [tenant, _] = tenants();
     let fields: Fields<'_> =
         &[("x-tenant", &tenant), ("x-plimsoll-bucket", "free"), ("x-plimsoll-tenant", "spoofed-tenant")];
@@ -322,6 +327,19 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
     let counts = load.all();
     let expected = share(&counts, None, 200) + share(&counts, None, 429);
     assert!((expected - 1.0).abs() < 1e-9, "no other status and no lost request: {counts:?}");
+}
+
+/// Sends requests to a proxy whose sidecar is dead until the proxy itself refuses one.
+pub(super) fn until_refused_without_sidecar(setting: &mut Setting) {
+    setting.fleet.kill_sidecar();
+    let caller = Caller::new(setting.address);
+    let mut served = 0;
+    until("a refusal by the proxy itself", || {
+        let answer = caller.get("/orders", &[]);
+        served += u32::from(answer.status == 200);
+        (answer.status == 429).then_some(())
+    });
+    assert!(served > 0);
 }
 
 fn until_refusals(load: &Load) {

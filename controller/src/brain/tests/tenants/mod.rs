@@ -82,7 +82,8 @@ fn fifty_tenants_of_equal_weight_get_their_max_min_shares() {
 fn tenant_limit_holds_even_with_capacity_to_spare() {
     for limit in ["1000", "unlimited", "{ learned: { percentile: 95 } }"] {
         let policy = enforced_with(", tenant_limit: 200").replace("limit: 1000", &format!("limit: {limit}"));
-        let mut fleet = steady(policy_of(&policy, &tenants(WEIGHTS, 0)), &[("plain", 2000.0), ("free", 100.0)]);
+        let mut fleet =
+            steady(policy_of(&policy, &tenants(WEIGHTS, 0)), &[("plain", 2000.0), ("free", 100.0)]);
         let passing = fleet.passing(10.0, &["plain", "free"]);
         for (passing, expected) in passing.into_iter().zip([200.0, 100.0]) {
             check_near(passing, expected, 0.05 * expected);
