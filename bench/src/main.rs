@@ -22,6 +22,9 @@ mod mixed_fleet;
 mod process;
 #[allow(clippy::unwrap_used, clippy::panic)] // a measurement that fails stops the program
 mod quota;
+#[allow(dead_code, clippy::unwrap_used)] // the tests of the cli use the rest
+#[path = "../../cli/tests/it/quota/sidecars.rs"]
+mod shared_quota;
 #[path = "../../cli/src/shutdown.rs"]
 mod shutdown;
 #[allow(clippy::unwrap_used)] // a measurement that fails stops the program

@@ -7,6 +7,7 @@ mod durable;
 mod load;
 mod many;
 mod redis;
+mod shared;
 mod speed;
 
 use std::io::{BufRead, BufReader, Write};
@@ -26,6 +27,7 @@ pub(crate) fn measure(report: &mut Report) {
         report.skip("the quota server beside Redis", "none", "redis-server is not installed");
     }
     crash::measure(report);
+    shared::measure(report);
 }
 
 /// A quota server, with its data in a directory of its own.

@@ -12,6 +12,8 @@ mod journal;
 mod model;
 mod process;
 mod remote;
+mod shared;
+mod sidecars;
 mod surge;
 mod trace;
 

@@ -1,0 +1,22 @@
+//! Sidecars that share one exact quota never admit more than it has, whatever happens meanwhile.
+
+use std::time::Duration;
+
+use super::sidecars::{Fault, LEASE, MAX, SIDECARS, Sidecars};
+use crate::turns::turn;
+
+#[test]
+fn sidecars_admit_what_their_quota_has_through_restarts_stalls_and_deaths() {
+    let _turn = turn(2_000);
+    let mut sidecars = Sidecars::start();
+    let stalls = Fault::StoreStalls(Duration::from_millis(60));
+    for (fault, lost_max) in [(Fault::Restarts, 0), (stalls, 0), (Fault::SidecarKilled, LEASE)] {
+        let before = sidecars.counted_as_lost();
+        let books = sidecars.use_up(fault);
+        let counted = (sidecars.counted_as_lost() - before).max(0.0) as u64;
+        assert!(books.admitted <= MAX, "{fault:?}: {books:?}");
+        // Tokens may go with an answer on its way.
+        let lost_max = lost_max + counted + books.unanswered;
+        assert!(books.lost <= lost_max, "{fault:?}: {books:?}, {counted} counted by {SIDECARS} sidecars");
+    }
+}
