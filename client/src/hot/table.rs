@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use plimsoll_core::names::{DEFAULT_TENANT, InvalidName, check_name};
+use plimsoll_core::names::{DEFAULT_TENANT, Encoded, InvalidName, check_name};
 
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
@@ -98,7 +98,7 @@ pub(crate) struct Table {
     refills: AtomicU32,
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
-    /// Requests whose tenant is no valid name.
+    /// Requests whose tenant is empty.
     invalid_tenants: AtomicU64,
     /// Requests that the middleware passed without a decision.
     #[cfg(feature = "middleware")]
@@ -201,38 +201,38 @@ impl Table {
         Some(self.bucket_place(bucket, default_key))
     }
 
-    /// Returns the target of a tenant's requests: its own key, or the default class where the name is
-    /// invalid, or too rare to get one of the remaining places.
+    /// Returns the target of a tenant's requests: its own key, or the default class where the tenant is empty, or
+    /// too rare to get one of the remaining places.
     #[inline]
     pub(crate) fn target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = match self.keys.look_up(place.bucket, tenant) {
             Lookup::Found(own) => own,
-            missed => {
-                if missed == Lookup::Invalid {
-                    self.count_invalid(tenant);
-                }
-                self.keys.word(place.default_slot)
-            }
+            Lookup::Invalid => self.encoded(place, tenant),
+            _ => self.keys.word(place.default_slot),
         };
         self.follow(own, place.default_slot)
     }
 
-    /// Counts a request with an invalid tenant, and logs the fault of the first. The name is a caller's choice, and is
-    /// not logged.
+    /// Returns the word of a tenant that is no name as it is. Counts an empty one, and logs the first.
     #[cold]
-    fn count_invalid(&self, tenant: &str) {
-        if let (0, Err(fault)) = (self.invalid_tenants.fetch_add(1, Ordering::Relaxed), check_name(tenant)) {
+    #[inline(never)]
+    fn encoded(&self, place: BucketPlace, tenant: &str) -> KeyWord {
+        let found = Encoded::of(tenant).map(|name| self.keys.look_up_name(place.bucket, &name));
+        if found.is_none() && self.invalid_tenants.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
-                %fault,
-                "tenant of a request is not a name, logged once: it counts as the class `default`, and so do those that \
+                "tenant of a request is empty, logged once: it counts as the class `default`, and so do those that \
                  plimsoll_tenants_invalid_total counts"
             );
+        }
+        match found {
+            Some(Lookup::Found(own)) => own,
+            _ => self.keys.word(place.default_slot),
         }
     }
 
     /// Returns the target of a tenant's requests if it has a key, else the default class's. Inserts nothing.
     pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
-        let own = self.keys.known(place.bucket, tenant);
+        let own = Encoded::of(tenant).and_then(|name| self.keys.known(place.bucket, &name));
         self.follow(own.unwrap_or_else(|| self.keys.word(place.default_slot)), place.default_slot)
     }
 
@@ -387,7 +387,7 @@ impl Table {
         self.keys.publish(key, word);
     }
 
-    /// Returns the number of requests whose tenant is no valid name.
+    /// Returns the number of requests whose tenant is empty.
     pub(crate) fn invalid_tenants(&self) -> u64 {
         self.invalid_tenants.load(Ordering::Relaxed)
     }

@@ -29,7 +29,7 @@ use std::sync::TryLockError;
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use plimsoll_core::names::{NAME_BYTES_MAX, check_name};
+use plimsoll_core::names::{NAME_BYTES_MAX, check_name, check_tenant};
 
 use crate::hot::directive_word::{DirectiveWord, IDS_MAX, KeyWord};
 use crate::hot::sync::{AtomicU32, Mutex, MutexGuard, Ordering, zeroed};
@@ -38,6 +38,10 @@ use crate::interner::frequency::{Sketch, WaitingNames};
 use ids::{Ids, State};
 use log::Log;
 use slots::{Found, Slots};
+
+/// The bit of an owner that the hashes of names with escapes have. Callers' texts are looked up as they are, and must
+/// not find a name that another text is encoded to.
+const ESCAPED: u32 = 1 << 31;
 
 /// Requests in about a second from which on a name gets an id while fewer than half of the ids are free.
 const OFTEN: u32 = 8;
@@ -77,7 +81,7 @@ pub(crate) enum Lookup {
     Rare,
     /// No id is free.
     Full,
-    /// The name is invalid.
+    /// The text is no name without escapes.
     Invalid,
 }
 
@@ -127,9 +131,9 @@ impl Interner {
         Slots::slots_for(ids) * 16 + ids * (4 + 4 + 4) + Ids::bytes_for(ids) + sketch
     }
 
-    /// Looks up a name under `owner`, on the request path. A new name gets an id at once while half of the
-    /// ids are free, and after that only if it is frequent. A name that is found needs no validation:
-    /// inserted names are valid.
+    /// Looks up what a caller sent under `owner`, on the request path. A new name gets an id at once while half of
+    /// the ids are free, and after that only if it is frequent. A name that is found needs no validation:
+    /// inserted names are valid, and those with escapes are not found.
     #[inline]
     pub(crate) fn look_up(&self, owner: u32, name: &str) -> Lookup {
         if name.len() > NAME_BYTES_MAX {
@@ -138,8 +142,20 @@ impl Interner {
         let hash = self.hash(owner, name);
         match self.slots.find(hash) {
             Some(word) => Lookup::Found(word),
+            None if check_name(name).is_err() => Lookup::Invalid,
             None => self.insert_new(hash, owner, name),
         }
+    }
+
+    /// Looks up a valid name, which may have escapes, like [`look_up`](Self::look_up).
+    pub(crate) fn look_up_name(&self, owner: u32, name: &str) -> Lookup {
+        let hash = self.hash_of_name(owner, name);
+        self.slots.find(hash).map_or_else(|| self.insert_new(hash, owner, name), Lookup::Found)
+    }
+
+    /// Hashes a valid name.
+    fn hash_of_name(&self, owner: u32, name: &str) -> u64 {
+        self.hash(if name.contains('%') { owner | ESCAPED } else { owner }, name)
     }
 
     /// Hashes a name. The owner is mixed into the seed, which costs one multiplication beside the loads of
@@ -160,13 +176,10 @@ impl Interner {
         hasher.finish()
     }
 
-    /// Inserts a name that a lookup missed, if it may have an id.
+    /// Inserts a valid name that a lookup missed, if it may have an id.
     #[cold]
     #[inline(never)]
     fn insert_new(&self, hash: u64, owner: u32, name: &str) -> Lookup {
-        if check_name(name).is_err() {
-            return Lookup::Invalid;
-        }
         let Capacity { ids, free } = self.capacity();
         let is_scarce = free < ids.div_ceil(2);
         // A waiting name is counted even when no id is free, to decide which name gets the next one.
@@ -190,15 +203,15 @@ impl Interner {
     /// Returns the id of `name`, off the request path; a new name gets one as long as any is free. `None`
     /// when none is free, or the name is invalid.
     pub(crate) fn intern(&self, owner: u32, name: &str) -> Option<u32> {
-        check_name(name).ok()?;
-        let hash = self.hash(owner, name);
+        check_tenant(name).ok()?;
+        let hash = self.hash_of_name(owner, name);
         let known = self.slots.find(hash).map(KeyWord::id);
         known.or_else(|| self.insert(&mut self.lock(), hash, owner, name).id())
     }
 
-    /// Returns the word of `name` under `owner`, if it has an id.
+    /// Returns the word of a valid name under `owner`, if it has an id.
     pub(crate) fn known(&self, owner: u32, name: &str) -> Option<KeyWord> {
-        self.slots.find(self.hash(owner, name))
+        self.slots.find(self.hash_of_name(owner, name))
     }
 
     /// Interns like [`intern`](Self::intern), but while fewer than half of the ids are free, finds existing
@@ -315,15 +328,12 @@ impl Interner {
     /// Interns a name and pins it: it is not tombstoned until it is [unpinned](Self::unpin) as often as it
     /// was pinned.
     pub(crate) fn pin(&self, owner: u32, name: &str) -> Option<u32> {
-        check_name(name).ok()?;
+        check_tenant(name).ok()?;
         self.insert_pinned(&mut self.lock(), owner, name).id()
     }
 
     /// Pins like [`pin`](Self::pin), on the request path: does not wait.
     pub(crate) fn try_pin(&self, owner: u32, name: &str) -> Lookup {
-        if check_name(name).is_err() {
-            return Lookup::Invalid;
-        }
         match self.try_lock() {
             Some(_) if self.capacity().free == 0 => Lookup::Full,
             Some(mut ids) if ids.has_room(name) => self.insert_pinned(&mut ids, owner, name),
@@ -332,7 +342,7 @@ impl Interner {
     }
 
     fn insert_pinned(&self, ids: &mut Ids, owner: u32, name: &str) -> Lookup {
-        let found = self.insert(ids, self.hash(owner, name), owner, name);
+        let found = self.insert(ids, self.hash_of_name(owner, name), owner, name);
         found.id().into_iter().for_each(|id| self.pin_again(id));
         found
     }

@@ -13,6 +13,7 @@ use crate::hot::decision::DecideCtx;
 use crate::hot::rng::ThreadRng;
 use crate::hot::table::{BucketPlace, KeyPlace, Table, Target};
 use crate::interner::pin::Pin;
+use crate::limiter::layered::name_of;
 use crate::responses::Recorder;
 
 /// A bucket, resolved once: the fastest way to decide by a tenant's name.
@@ -124,15 +125,16 @@ impl BucketHandle {
         self.table.peek(self.table.known_target(self.place, tenant))
     }
 
-    /// Resolves a tenant's key once; the key is not evicted while the handle lives. A tenant with an invalid
-    /// name, or without room in the table, shares the default class.
+    /// Resolves a tenant's key once; the key is not evicted while the handle lives. An empty tenant, or one without room
+    /// in the table, shares the default class.
     #[must_use]
     pub fn key(&self, tenant: &str) -> KeyHandle {
-        let pin = Pin::new(&self.table, self.place.bucket, tenant);
+        let name = name_of(tenant);
+        let pin = Pin::new(&self.table, self.place.bucket, &name);
         let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
         let place = self.table.place_of(key, self.place.default_key);
         let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);
-        KeyHandle { table, place, bucket, tenant: tenant.into(), _pin: pin }
+        KeyHandle { table, place, bucket, tenant: Arc::from(&*name), _pin: pin }
     }
 }
 
@@ -184,7 +186,7 @@ impl KeyHandle {
         decide_cost_traced(&self.table, self.target(), cost, trace)
     }
 
-    /// Returns the name of the tenant, as it was given.
+    /// Returns the name of the tenant.
     pub(super) fn tenant(&self) -> &str {
         &self.tenant
     }

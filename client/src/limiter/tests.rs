@@ -240,12 +240,29 @@ fn debug_output_is_short_and_without_the_draw_key() {
 }
 
 #[test]
-fn invalid_tenants_are_counted_as_default() {
+fn each_text_is_a_tenant_of_its_own() {
     let limiter = limiter();
     let bucket = limiter.bucket("checkout").unwrap();
-    for (tenant, invalid) in [("acme", 0), ("two words", 1), ("", 2), ("acme", 2), (&*"x".repeat(129), 3)] {
+    let long = "x".repeat(129);
+    let texts = ["acme", "auth0|1a", "auth0|1b", "auth0%7C1a", "caf\u{e9}", &long, &(long.clone() + "x")];
+    for (requests, text) in (1..).zip(texts) {
+        for _ in 0..requests {
+            let _ = limiter.admit("checkout", text);
+        }
+    }
+    for (requests, text) in (1..).zip(texts) {
+        assert_eq!(counts(&bucket, text)[0], requests, "{text}");
+    }
+    assert_eq!(limiter.table.invalid_tenants(), 0);
+}
+
+#[test]
+fn empty_tenants_are_counted_as_default() {
+    let limiter = limiter();
+    let bucket = limiter.bucket("checkout").unwrap();
+    for (tenant, invalid) in [("acme", 0), ("", 1), ("two words", 1), ("", 2)] {
         let _ = limiter.admit("checkout", tenant);
         assert_eq!(limiter.table.invalid_tenants(), invalid, "{tenant}");
     }
-    assert_eq!(counts(&bucket, "default")[0], 3);
+    assert_eq!(counts(&bucket, "default")[0], 2);
 }

@@ -1,11 +1,13 @@
 //! Validated names of buckets, tenants, zones, services and instances, and the key: a pair of bucket and
 //! tenant.
 
+mod encoded;
 mod key_table;
 mod nearest;
 mod stable_hash;
 mod text;
 
+pub use encoded::{Encoded, Escaped, check_tenant};
 pub use key_table::{DECLARED_MAX, KeyTable, Place};
 pub use nearest::nearest;
 pub use stable_hash::stable_hash;
@@ -40,6 +42,12 @@ pub enum InvalidName {
         /// Its offset in the text.
         at: usize,
     },
+    /// A `%` in a tenant's name that begins no escape, and its position.
+    #[error(
+        "a `%` in the name of a tenant begins the escape of a byte, such as %7C in upper case for `|`, or %25 for itself, but \
+         not at byte {0}"
+    )]
+    Escape(usize),
 }
 
 /// Checks the rule of names: 1 to 128 bytes of `[A-Za-z0-9._:/@-]`. Linear in the length, which it bounds
@@ -57,8 +65,7 @@ pub const fn check_name(text: &str) -> Result<(), InvalidName> {
     }
     let mut at = 0;
     while at < bytes.len() {
-        if !matches!(bytes[at], b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b':' | b'/' | b'@' | b'-')
-        {
+        if !is_plain(bytes[at]) {
             return Err(InvalidName::Byte { byte: bytes[at] as char, at });
         }
         at += 1;
@@ -66,20 +73,25 @@ pub const fn check_name(text: &str) -> Result<(), InvalidName> {
     Ok(())
 }
 
+/// Returns true for a byte of the alphabet of names.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b':' | b'/' | b'@' | b'-')
+}
+
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, $check:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Validates `text` by [`check_name`]; a clone of the result costs one reference count.
+            /// Validates `text`; a clone of the result costs one reference count.
             ///
             /// # Errors
             /// If `text` is not a name.
             pub fn new(text: &str) -> Result<Self, InvalidName> {
-                check_name(text).map(|()| Self(text.into()))
+                $check(text).map(|()| Self(text.into()))
             }
 
             /// The name as text.
@@ -132,21 +144,21 @@ macro_rules! name {
 
 name! {
     /// A protected resource, such as `checkout`.
-    Bucket
+    Bucket, check_name
 }
 name! {
-    /// The tenant that a request belongs to. Tenants that the policy does not list share the class
+    /// The tenant that a request belongs to: the [`Encoded`] name of what a caller sent. Tenants that the policy does not list share the class
     /// [`DEFAULT_TENANT`].
-    Tenant
+    Tenant, check_tenant
 }
 name! {
     /// A failure domain with its own aggregators, such as `eu-west-1a`.
-    Zone
+    Zone, check_name
 }
 
 name! {
     /// The name of a service or of one of its instances, such as `checkout-api` or `host-7:8080`.
-    Name
+    Name, check_name
 }
 
 impl Tenant {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use plimsoll_core::decision::Verdict;
 use plimsoll_core::decision::trace::TraceId;
+use plimsoll_core::names::Encoded;
 
-use super::one::Step;
+use super::one::{Step, name_of};
 use crate::hot::table::{Table, Target};
 use crate::limiter::handles::thread_ctx;
 use crate::limiter::{BucketHandle, Decided, KeyHandle, KeyRequest, Limiter};
@@ -79,7 +80,7 @@ impl Limiter {
     fn step(&self, request: KeyRequest<'_>, trace: Option<TraceId>) -> Step {
         let Some(target) = self.target(request) else { return Step::Decided(Decided::ADMITTED) };
         let bucket = self.table.keys.owner_of(target.key);
-        self.table.step((bucket, request.tenant), target, request.cost, trace)
+        self.table.step(bucket, || name_of(request.tenant), target, request.cost, trace)
     }
 
     fn have_quotas(&self, requests: &[KeyRequest<'_>]) -> bool {
@@ -102,18 +103,14 @@ impl BucketHandle {
         cost: u32,
     ) -> impl Future<Output = Verdict> + Send + use<> {
         let target = self.table.target(self.place, tenant);
-        verdict(self.table.step((self.place.bucket, tenant), target, cost, None))
+        verdict(self.table.step(self.place.bucket, || name_of(tenant), target, cost, None))
     }
 }
 
 impl KeyHandle {
     /// Decides for this key and by the exact quotas of its bucket; see [`Limiter::decide_with_quotas`].
     pub fn admit_with_quotas(&self) -> impl Future<Output = Verdict> + Send + use<> {
-        verdict(self.table.step(self.named(), self.target(), 1, None))
-    }
-
-    fn named(&self) -> (u32, &str) {
-        (self.bucket_id(), self.tenant())
+        verdict(self.table.step(self.bucket_id(), || Encoded::Plain(self.tenant()), self.target(), 1, None))
     }
 }
 
@@ -131,7 +128,8 @@ impl BucketHandle {
     ) -> Option<Step> {
         let quotas = self.table.quotas_of(self.place.bucket)?;
         let target = self.table.target(self.place, tenant);
-        Some(self.table.decide_layered(&quotas, (self.place.bucket, tenant), target, cost, trace()))
+        let key = (self.place.bucket, &*name_of(tenant));
+        Some(self.table.decide_layered(&quotas, key, target, cost, trace()))
     }
 }
 
@@ -141,16 +139,23 @@ impl KeyHandle {
     #[inline]
     pub(crate) fn step_by_quotas(&self, cost: u32, trace: impl FnOnce() -> Option<TraceId>) -> Option<Step> {
         let quotas = self.table.quotas_of(self.bucket_id())?;
-        Some(self.table.decide_layered(&quotas, self.named(), self.target(), cost, trace()))
+        Some(self.table.decide_layered(&quotas, (self.bucket_id(), self.tenant()), self.target(), cost, trace()))
     }
 }
 
 impl Table {
     /// Begins to decide about a request, by the quotas of its bucket if it has any.
-    fn step(self: &Arc<Self>, key: (u32, &str), target: Target, cost: u32, trace: Option<TraceId>) -> Step {
-        match self.quotas_of(key.0) {
+    fn step<'a>(
+        self: &Arc<Self>,
+        bucket: u32,
+        tenant: impl FnOnce() -> Encoded<'a>,
+        target: Target,
+        cost: u32,
+        trace: Option<TraceId>,
+    ) -> Step {
+        match self.quotas_of(bucket) {
             None => Step::Decided(self.decide_in_full(target, cost, trace, thread_ctx(self))),
-            Some(quotas) => self.decide_layered(&quotas, key, target, cost, trace),
+            Some(quotas) => self.decide_layered(&quotas, (bucket, &*tenant()), target, cost, trace),
         }
     }
 }

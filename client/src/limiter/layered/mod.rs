@@ -20,6 +20,7 @@ mod together;
 pub(crate) use exact::{Asked, Exact, Taking};
 #[cfg(feature = "middleware")]
 pub(crate) use one::{Asking, Step};
+pub(super) use one::name_of;
 pub(crate) use store::Store;
 
 pub(crate) use tally::QuotaTally;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use plimsoll_core::decision::trace::TraceId;
-use plimsoll_core::names::{DEFAULT_TENANT, check_name};
+use plimsoll_core::names::{DEFAULT_TENANT, Encoded};
 use plimsoll_core::quota::BucketQuotas;
 
 use super::answer::Subject;
@@ -52,10 +52,10 @@ impl fmt::Debug for Asking {
     }
 }
 
-/// Returns the tenant by whose name a quota is kept: that of the class `default` for an invalid one. A tenant without
-/// room in the table has a quota of its own all the same.
-pub(super) fn tenant_of(tenant: &str) -> &str {
-    if check_name(tenant).is_ok() { tenant } else { DEFAULT_TENANT }
+/// Returns the name by which the quotas of a tenant are kept: that of the class `default` for an empty one. A tenant
+/// without room in the table has a quota of its own all the same.
+pub(in crate::limiter) fn name_of(tenant: &str) -> Encoded<'_> {
+    Encoded::of(tenant).unwrap_or(Encoded::Plain(DEFAULT_TENANT))
 }
 
 impl Table {
@@ -70,7 +70,7 @@ impl Table {
         self.layered.store().and_then(|_| self.quotas.get(bucket)).filter(|quotas| !quotas.is_empty())
     }
 
-    /// Decides about a request with quotas, which counts as `cost` requests.
+    /// Decides about a request with quotas, which counts as `cost` requests, of a tenant by its name.
     #[inline(never)]
     pub(crate) fn decide_layered(
         self: &Arc<Self>,
@@ -84,7 +84,7 @@ impl Table {
             return Step::Decided(self.decide_in_full(target, cost, trace, thread_ctx(self)));
         };
         let subject = Subject { target, bucket, cost };
-        let asked = [Asked { quotas, tenant: tenant_of(tenant), cost: cost.max(1) }];
+        let asked = [Asked { quotas, tenant, cost: cost.max(1) }];
         let remembered = store.remembered(&asked).filter(|exact| *exact != Exact::Granted);
         let remembered = match remembered {
             Some(refused) if subject.is_enforced() => return Step::Decided(self.repeat(subject, refused)),

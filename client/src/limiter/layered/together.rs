@@ -3,12 +3,13 @@
 use futures_util::future::join_all;
 use plimsoll_core::decision::Reason;
 use plimsoll_core::decision::trace::TraceId;
+use plimsoll_core::names::Encoded;
 use plimsoll_core::quota::BucketQuotas;
 use smallvec::SmallVec;
 
 use super::answer::Subject;
 use super::exact::{Asked, Exact, Taking};
-use super::one::tenant_of;
+use super::one::name_of;
 use super::store::Store;
 use crate::hot::table::Target;
 use crate::limiter::requests::Targets;
@@ -23,13 +24,13 @@ struct WithQuotas<'a> {
     /// The index of the key in the request.
     at: usize,
     quotas: BucketQuotas,
-    tenant: &'a str,
+    tenant: Encoded<'a>,
     subject: Subject,
 }
 
 impl WithQuotas<'_> {
     fn asked(&self) -> Asked<'_> {
-        Asked { quotas: &self.quotas, tenant: self.tenant, cost: self.subject.cost.max(1) }
+        Asked { quotas: &self.quotas, tenant: &self.tenant, cost: self.subject.cost.max(1) }
     }
 }
 
@@ -106,7 +107,7 @@ impl Limiter {
         let keys = requests.iter().zip(targets).enumerate().filter_map(|(at, (request, target))| {
             let subject = self.subject(*target, request.cost)?;
             let quotas = self.table.quotas_of(subject.bucket)?;
-            Some(WithQuotas { at, quotas, tenant: tenant_of(request.tenant), subject })
+            Some(WithQuotas { at, quotas, tenant: name_of(request.tenant), subject })
         });
         keys.collect()
     }

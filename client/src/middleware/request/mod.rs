@@ -30,7 +30,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// Returns the value of a header that occurs exactly once and is visible ASCII. Several values would be
+    /// Returns the value of a header that occurs exactly once and is UTF-8. Several values would be
     /// ambiguous, so that there is none.
     pub fn header(self, name: impl AsHeaderName + Copy) -> Option<&'a str> {
         let value = self.headers.get(name)?;
@@ -39,7 +39,7 @@ impl<'a> Head<'a> {
         if has_repeated_names && self.headers.get_all(name).iter().nth(1).is_some() {
             return None;
         }
-        value.to_str().ok()
+        std::str::from_utf8(value.as_bytes()).ok()
     }
 
     /// Returns true for a CORS preflight, which a browser sends on its own (Fetch Standard, CORS-preflight fetch).
@@ -61,7 +61,8 @@ mod tests {
             (&[&b"acme"[..]][..], Some("acme")),
             (&[], None),
             (&[b"acme", b"acme"], None),
-            (&[b"caf\xc3\xa9"], None),
+            (&[b"caf\xc3\xa9"], Some("caf\u{e9}")),
+            (&[b"caf\xe9"], None),
             (&[b""], Some("")),
         ] {
             let mut request = Request::new(());

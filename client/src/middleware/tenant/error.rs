@@ -1,7 +1,5 @@
 //! The reasons why a source of tenants is rejected, each with the remedy.
 
-use plimsoll_core::names::InvalidName;
-
 use super::api_keys::{API_KEY_BYTES_MAX, API_KEYS_MAX};
 use super::forwarded::TRUSTED_HOPS_MAX;
 use crate::setup::readable_debug;
@@ -15,14 +13,9 @@ pub enum TenantError {
     /// A header's name is invalid.
     #[error("`{0}` is no name of a header: use letters, digits and `-`, such as `x-tenant`")]
     Header(String),
-    /// A tenant's name breaks the rule of names.
-    #[error("tenant `{name}`: {source}")]
-    Name {
-        /// The name.
-        name: String,
-        /// The rule that it breaks.
-        source: InvalidName,
-    },
+    /// A tenant is empty.
+    #[error("a tenant is empty: name it, or use Tenant::default() for the class `default`")]
+    Empty,
     /// An API key of this tenant is empty or too long.
     #[error(
         "an API key of tenant `{0}` is empty or longer than {API_KEY_BYTES_MAX} bytes: correct or remove it"

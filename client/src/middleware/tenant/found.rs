@@ -1,9 +1,10 @@
-//! The name that a source found: borrowed from the request, or written to a buffer on the stack, so that no source
-//! allocates.
+//! The text that a source found: borrowed from the request, or written to a buffer, which is on the stack for all but
+//! very long ones.
 
 use std::fmt;
 
 use plimsoll_core::names::NAME_BYTES_MAX;
+use smallvec::SmallVec;
 
 use crate::middleware::Head;
 
@@ -33,40 +34,28 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Room for one name.
-pub(super) struct NameBuffer {
-    bytes: [u8; NAME_BYTES_MAX],
-    length: usize,
-}
+/// Room for one text.
+pub(super) struct NameBuffer(SmallVec<[u8; NAME_BYTES_MAX]>);
 
 impl NameBuffer {
-    pub(super) const fn new() -> Self {
-        Self { bytes: [0; NAME_BYTES_MAX], length: 0 }
+    pub(super) fn new() -> Self {
+        Self(SmallVec::new())
     }
 
-    /// Replaces what is in the buffer by a formatted name; `None` if it is too long.
-    pub(super) fn put<'a>(&mut self, name: fmt::Arguments<'_>) -> Option<Found<'a>> {
-        self.length = 0;
-        fmt::Write::write_fmt(self, name).ok().map(|()| Found::InBuffer)
-    }
-
-    /// Replaces what is in the buffer by a name; `None` if it is too long.
-    pub(super) fn put_str<'a>(&mut self, name: &str) -> Option<Found<'a>> {
-        self.length = 0;
-        fmt::Write::write_str(self, name).ok().map(|()| Found::InBuffer)
+    /// Replaces what is in the buffer by a formatted text.
+    pub(super) fn put<'a>(&mut self, text: fmt::Arguments<'_>) -> Option<Found<'a>> {
+        self.0.clear();
+        fmt::Write::write_fmt(self, text).ok().map(|()| Found::InBuffer)
     }
 
     fn as_str(&self) -> &str {
-        let name = self.bytes.get(..self.length).and_then(|name| std::str::from_utf8(name).ok());
-        name.unwrap_or_default()
+        std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
 
 impl fmt::Write for NameBuffer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.length = end;
+        self.0.extend_from_slice(text.as_bytes());
         Ok(())
     }
 }
@@ -76,14 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffer_holds_a_name_of_full_length_and_no_longer_one() {
+    fn buffer_holds_texts_of_any_length() {
         let mut buffer = NameBuffer::new();
-        for length in [0, 1, NAME_BYTES_MAX] {
-            let name = "é".repeat(length / 2) + &"a".repeat(length % 2);
-            assert_eq!(buffer.put_str(&name).unwrap().of(&buffer), name);
-            assert_eq!(buffer.put(format_args!("{name}")).unwrap().of(&buffer), name);
+        for length in [300, 0, 1, NAME_BYTES_MAX] {
+            let text = "é".repeat(length / 2) + &"a".repeat(length % 2);
+            assert_eq!(buffer.put(format_args!("{text}")).unwrap().of(&buffer), text);
         }
-        assert!(buffer.put_str(&"a".repeat(NAME_BYTES_MAX + 1)).is_none());
-        assert!(buffer.put(format_args!("{:200}", 1)).is_none());
     }
 }

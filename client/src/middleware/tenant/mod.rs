@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
-use plimsoll_core::names::{DEFAULT_TENANT, check_name};
+use plimsoll_core::names::DEFAULT_TENANT;
 
 use super::Head;
 use address::PeerAddress;
@@ -24,8 +24,9 @@ use api_keys::ApiKeys;
 use forwarded::ForwardedAddress;
 use found::{Find, Found, NameBuffer};
 
-/// The source of a request's tenant. A request without a valid tenant counts as the class `default`; so does
-/// every request of `Tenant::default()`.
+/// The source of a request's tenant: any text, whose [`Encoded`](plimsoll_core::names::Encoded) name is that of policies,
+/// metrics and quotas, such as `auth0%7C1a` for `auth0|1a`. A request without a tenant counts as the class `default`; so
+/// does every request of `Tenant::default()`.
 ///
 /// | source | trust |
 /// |---|---|
@@ -34,7 +35,8 @@ use found::{Find, Found, NameBuffer};
 /// | [`peer_address`](Self::peer_address), [`forwarded_address`](Self::forwarded_address) | an address, which many callers may share |
 /// | [`header`](Self::header) | anything that a caller sends, unless a proxy replaces it |
 ///
-/// [`or`](Self::or) puts sources in order. None allocates, except what a function of [`by`](Self::by) allocates.
+/// [`or`](Self::or) puts sources in order. None allocates for texts of up to
+/// 128 bytes, except what a function of [`by`](Self::by) allocates.
 #[derive(Clone, Default)]
 #[must_use = "a source of tenants does nothing until `Rules` have it"]
 pub struct Tenant(Source);
@@ -68,8 +70,8 @@ impl Tenant {
         Self::from_fn(move |request| request.extensions.get::<T>().and_then(&read))
     }
 
-    /// Reads the tenant from a header. A request without it, with several, or with an invalid value counts as
-    /// `default`.
+    /// Reads the tenant from a header. A request without it, with several, or with a value that is not UTF-8
+    /// counts as `default`.
     ///
     /// Callers can send any header: one that names a large tenant takes that tenant's share, and one that
     /// invents names takes from the class `default`. So let an authenticating proxy at the edge replace it, or
@@ -84,10 +86,9 @@ impl Tenant {
     /// Uses one tenant for every request.
     ///
     /// # Errors
-    /// When the tenant's name is invalid.
+    /// When the tenant is empty.
     pub fn constant(tenant: &str) -> Result<Self, TenantError> {
-        let error = |source| TenantError::Name { name: tenant.to_owned(), source };
-        check_name(tenant).map(|()| Self(Source::Constant(tenant.into()))).map_err(error)
+        check(tenant).map(|()| Self(Source::Constant(tenant.into())))
     }
 
     /// Reads the tenant by a function of the request's head that borrows from it.
@@ -129,7 +130,7 @@ impl Tenant {
     /// ```
     ///
     /// # Errors
-    /// When the header's name or a tenant's is invalid, a key is empty, longer than 512 bytes or belongs to two
+    /// When the header's name is invalid, a tenant is empty, a key is empty, longer than 512 bytes or belongs to two
     /// tenants, or there are more than 100,000.
     pub fn api_key<K: AsRef<str>, T: AsRef<str>>(
         header: &str,
@@ -180,7 +181,7 @@ impl Tenant {
         Self::extension(|resolved: &resolve::Resolved| Some(&resolved.0))
     }
 
-    /// Uses another source for the requests without a valid tenant in this one.
+    /// Uses another source for the requests without a tenant in this one.
     ///
     /// ```
     /// # use plimsoll_client::middleware::{Tenant, TenantError};
@@ -261,7 +262,7 @@ where
     N: AsRef<str>,
 {
     fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
-        buffer.put_str((self.0)(request)?.as_ref())
+        buffer.put(format_args!("{}", (self.0)(request)?.as_ref()))
     }
 
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -269,13 +270,13 @@ where
     }
 }
 
-/// A source, and the one for requests without a valid name in it.
+/// A source, and the one for requests without a tenant in it.
 struct Or(Source, Source);
 
 impl Find for Or {
     fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
         match self.0.find(request, buffer) {
-            Some(found) if check_name(found.of(buffer)).is_ok() => Some(found),
+            Some(found) if !found.of(buffer).is_empty() => Some(found),
             _ => self.1.find(request, buffer),
         }
     }
@@ -285,6 +286,11 @@ impl Find for Or {
         f.write_str(" or ")?;
         self.1.describe(f)
     }
+}
+
+/// Checks a tenant that the service names.
+fn check(tenant: &str) -> Result<(), TenantError> {
+    if tenant.is_empty() { Err(TenantError::Empty) } else { Ok(()) }
 }
 
 fn header_name(name: &str) -> Result<HeaderName, TenantError> {

@@ -9,7 +9,7 @@ pub(crate) mod memory;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::names::check_name;
+use plimsoll_core::names::check_tenant;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
 use super::book::{Demand, EVERY_TENANT, Reply};
@@ -48,7 +48,7 @@ impl Ask {
     pub(super) fn tenant_in_key(&self) -> &str {
         match (&*self.tenant, self.quota.key) {
             (_, QuotaKey::Global) => EVERY_TENANT,
-            (tenant, QuotaKey::Tenant) if check_name(tenant).is_ok() => tenant,
+            (tenant, QuotaKey::Tenant) if check_tenant(tenant).is_ok() => tenant,
             _ => plimsoll_core::names::DEFAULT_TENANT,
         }
     }
