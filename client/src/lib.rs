@@ -65,7 +65,7 @@ pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushe
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
     BUCKETS_MAX_DEFAULT, BucketError, BucketHandle, BucketStatus, Decided, KEYS_MAX_DEFAULT, KeyHandle,
-    KeyRequest, Limiter, ObservedResponse, Peek, ProblemStatus, Shard, Status,
+    KeyRequest, Limiter, ObservedResponse, Peek, ProblemStatus, QuotaLeft, Shard, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;

@@ -131,7 +131,7 @@ impl Sidecar {
             room: ports.room.clone(),
         };
         let access = security.access().clone();
-        let rls_service = rls::Service::new(limits.clone());
+        let rls_service = rls::Service::new(limits.clone(), shutdown.clone());
         let http_service = http::Service::new(limits.clone(), access.clone());
         let connections = ports.admin.clone();
         let (counters, checks) = (rls_service.counters().clone(), http_service.clone());

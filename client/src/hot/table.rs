@@ -288,6 +288,7 @@ impl Table {
 
     /// Returns true if a request of this cost would find enough tokens, or needs none.
     pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
+        let cost = cost.min(COST_MAX);
         let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
         !target.word().is_guarded() || pays(target.source()) || self.headroom_for(target).is_some_and(pays)
     }

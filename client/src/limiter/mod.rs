@@ -16,6 +16,7 @@ mod waiting;
 pub use handles::{BucketHandle, KeyHandle, Peek};
 use handles::{decide_traced, thread_ctx};
 pub(crate) use layered::Layered;
+pub use layered::QuotaLeft;
 pub(crate) use limits::Limits;
 pub(crate) use quotas::QuotaDefinitions;
 pub use requests::{Decided, KeyRequest, ObservedResponse};

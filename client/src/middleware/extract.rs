@@ -12,10 +12,6 @@ use crate::limiter::layered::{Asking, Step};
 use crate::responses::Recorder;
 use crate::{BucketHandle, KeyHandle, Verdict};
 
-/// The most requests that one request may count as: callers may influence a cost, and a larger one would take a
-/// bucket's tokens for many seconds.
-pub const COST_MAX: u32 = 10_000;
-
 /// Maps a request to the bucket and tenant that it counts for.
 ///
 /// [`Rules`](super::Rules) do so by path, route, method and header. Where they are not enough, use a closure over
@@ -72,10 +68,10 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Makes a charge of 1 to [`COST_MAX`] requests; a cost beyond is replaced by the nearest.
+    /// Makes a charge of at least 1 request. Beyond [`COST_MAX`](super::COST_MAX) it is exact for quotas alone.
     #[must_use]
     pub fn new(key: KeyHandle, cost: u32) -> Self {
-        Self { key, cost: cost.clamp(1, COST_MAX) }
+        Self { key, cost: cost.max(1) }
     }
 
     /// Returns the key.

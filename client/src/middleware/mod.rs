@@ -152,9 +152,10 @@ mod stacked;
 mod tenant;
 
 pub use crate::hot::thread_counters::Pass;
-pub use extract::{COST_MAX, Charge, Decision, Extract};
+pub use crate::hot::decision::COST_MAX;
+pub use extract::{Charge, Decision, Extract};
 pub use layer::LoadShedLayer;
-pub use refusal::{ERROR_DOMAIN, RateLimitHeaders, RefusalFormat, RefusalOf, Refused};
+pub use refusal::{ERROR_DOMAIN, RateLimitHeaders, RefusalFormat, RefusalOf, Refused, quota_fields};
 pub use request::Head;
 pub use response::{EitherBody, LoadShedBody, ResponseBody, SameBody};
 pub use rules::{PathFault, Rule, Rules, RulesError};

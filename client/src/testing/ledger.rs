@@ -9,7 +9,7 @@ use plimsoll_core::names::Name;
 use plimsoll_core::quota::{Balance, OnStoreError, Quota, QuotaKey, Refill};
 use tokio::sync::watch;
 
-use crate::limiter::layered::{Asked, Exact, Taking};
+use crate::limiter::layered::{Asked, Exact, QuotaLeft, Taking};
 
 /// The store of one control plane. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -71,6 +71,15 @@ impl QuotaLedger {
                 (u64::from(of.cost) >= cost).then(|| refused(at, quota, left))
             })
         })
+    }
+
+    /// Returns what is left of a quota that was asked for.
+    pub(crate) fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
+        let inner = self.inner();
+        let (rate, now_ms) = (quota.rate, inner.now_ms());
+        let balance = inner.balances.get(&id(quota, tenant))?.refilled(rate, now_ms);
+        let reset = Duration::from_millis(balance.next_refill_ms(rate).saturating_sub(now_ms));
+        Some(QuotaLeft { quota: Arc::clone(quota), remaining: balance.tokens, reset })
     }
 
     /// Takes the cost of a request from all quotas of all its keys, or from none. Answers at once for quotas with leases,

@@ -57,7 +57,7 @@ pub(super) enum Mistake {
     Bucket,
     /// The bucket is not among those that the rules list.
     BucketNotListed,
-    /// The header of the cost is repeated or no number from 1 to 10,000.
+    /// The header of the cost is repeated or no number from 1 to 4,294,967,295.
     Cost,
     /// The method of the original request is absent, repeated or malformed.
     OriginalMethod,
@@ -142,7 +142,7 @@ impl Mistake {
                  of the --rules file, or correct the proxy"
             }
             Self::Cost => {
-                "such requests count as one: let the proxy replace the header x-plimsoll-cost by one number from 1 to 10000"
+                "such requests count as one: let the proxy replace the header x-plimsoll-cost by one number from 1 to 4294967295"
             }
             Self::OriginalMethod => {
                 "such requests are compared by the method of the check itself: let the proxy send the method of the \

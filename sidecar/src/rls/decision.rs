@@ -1,18 +1,17 @@
 //! The decision about the descriptors of one request: all are compared with the rules, then the limits that they bring
 //! along and their keys are asked, and the request is admitted if none refuses.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use plimsoll_client::middleware::COST_MAX;
-use plimsoll_client::{Decided, KeyRequest, Limiter, Peek, Reason, Refusal, Verdict};
+use plimsoll_client::{Decided, KeyRequest, Limiter, Peek, QuotaLeft, Reason, Refusal, Verdict};
 use plimsoll_core::decision::WaitClass;
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, Overall};
-use super::input::InputError;
 use super::own_limits::{LimitId, OwnLimit, OwnLimits};
 use crate::rules::{Ask, Found, RefusalForm, Rules};
 
@@ -27,8 +26,9 @@ pub(super) type Decisions<'a> = SmallVec<[Option<Decision<'a>>; FEW]>;
 pub(super) struct Decision<'a> {
     pub(super) bucket: &'a str,
     pub(super) form: RefusalForm,
-    /// The key of the bucket, with the number of requests; 0 to check only.
-    key: KeyRequest<'a>,
+    tenant: Cow<'a, str>,
+    /// The number of requests; 0 to check only.
+    cost: u32,
     /// The limit that the descriptor brings along.
     own: Option<Own>,
     /// The hits, before the cost of the rule.
@@ -38,6 +38,8 @@ pub(super) struct Decision<'a> {
     /// The limit of the bucket in requests/s.
     pub(super) limit: Option<f64>,
     pub(super) peek: Option<Peek>,
+    /// The exact quota with the least left, if the key admits the request.
+    pub(super) left: Option<QuotaLeft>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,64 +62,58 @@ pub(super) struct Deciders<'a> {
 
 impl<'a> Deciders<'a> {
     /// Decides about all descriptors of a request.
-    ///
-    /// # Errors
-    /// When one counts as too many requests; nothing is counted then.
-    pub(super) async fn decide(
-        &self,
-        request: &'a RateLimitRequest,
-        now: Instant,
-    ) -> Result<Decisions<'a>, InputError> {
-        let mut decisions = Decisions::new();
-        for (index, descriptor) in request.descriptors.iter().enumerate() {
-            decisions.push(self.compare(request, index, descriptor)?);
-        }
+    pub(super) async fn decide(&self, request: &'a RateLimitRequest, now: Instant) -> Decisions<'a> {
+        let descriptors = request.descriptors.iter();
+        let mut decisions: Decisions<'_> =
+            descriptors.map(|descriptor| self.compare(request, descriptor)).collect();
         if self.ask_own_limits(&mut decisions, now) || !self.ask_keys(&mut decisions).await {
             self.give_back(&decisions);
         }
+        for decision in decisions.iter_mut().flatten().filter(|of| of.decided.verdict.is_admit()) {
+            decision.left = self.limiter.quota_left(decision.bucket, &decision.tenant);
+        }
         self.counters.on_request(overall(&decisions));
-        Ok(decisions)
+        decisions
     }
 
     /// Compares a descriptor with the rules; `None` if it counts for no key.
     fn compare(
         &self,
         request: &'a RateLimitRequest,
-        index: usize,
         descriptor: &'a RateLimitDescriptor,
-    ) -> Result<Option<Decision<'a>>, InputError> {
+    ) -> Option<Decision<'a>> {
         let entries = descriptor.entries.iter().map(|entry| (entry.key.as_str(), entry.value.as_str()));
         let ask = match self.rules.descriptor(&request.domain, entries) {
             Found::Limited(ask) => ask,
             Found::Unlimited => {
                 self.counters.on_unlimited();
-                return Ok(None);
+                return None;
             }
             Found::NoRule => {
                 self.counters.on_unmatched(&request.domain, descriptor);
-                return Ok(None);
+                return None;
             }
         };
         let hits = hits(request, descriptor);
-        let cost =
-            u32::try_from(hits.saturating_mul(u64::from(ask.cost))).ok().filter(|cost| *cost <= COST_MAX);
-        let cost = cost.ok_or(InputError::Cost { descriptor: index, addend: hits, cost: ask.cost })?;
+        let cost = u32::try_from(hits.saturating_mul(u64::from(ask.cost))).unwrap_or(u32::MAX);
         let Ask { bucket, tenant, takes_limit, refusal, .. } = ask;
         let limit = descriptor.limit.as_ref().filter(|_| takes_limit).and_then(OwnLimit::of);
         let own = limit.map(|limit| {
             let id = self.own_limits.id(&request.domain, descriptor, limit);
             Own { id, limit, has_taken: false, is_exceeded: false }
         });
-        Ok(Some(Decision {
+        Some(Decision {
             bucket,
             form: refusal,
-            key: KeyRequest { bucket, tenant, cost },
+            cost,
             own,
             hits,
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
-            peek: self.limiter.peek(bucket, tenant),
-        }))
+            peek: self.limiter.peek(bucket, &tenant),
+            tenant,
+            left: None,
+        })
     }
 
     /// Asks the limits that descriptors bring along. Returns true if one of them refuses the request, which then is not
@@ -147,16 +143,17 @@ impl<'a> Deciders<'a> {
     /// Asks the keys of all descriptors together, and then their exact quotas. Returns true if all admit the request.
     async fn ask_keys(&self, decisions: &mut Decisions<'a>) -> bool {
         if let [Some(decision)] = decisions.as_mut_slice() {
-            decision.set(self.limiter.decide_with_quotas(decision.key, None).await);
+            decision.set(self.limiter.decide_with_quotas(decision.key(), None).await);
             return decision.decided.verdict.is_admit();
         }
         let keys: SmallVec<[KeyRequest<'_>; FEW]> =
-            decisions.iter().flatten().map(|decision| decision.key).collect();
+            decisions.iter().flatten().map(Decision::key).collect();
         if keys.is_empty() {
             return true;
         }
         let mut decided = Vec::with_capacity(keys.len());
         self.limiter.decide_together_with_quotas(&keys, None, &mut decided).await;
+        drop(keys);
         let is_admitted = decided.iter().all(|decided| decided.verdict.is_admit());
         for (decision, decided) in decisions.iter_mut().flatten().zip(decided) {
             decision.set(decided);
@@ -175,6 +172,10 @@ impl<'a> Deciders<'a> {
 }
 
 impl Decision<'_> {
+    fn key(&self) -> KeyRequest<'_> {
+        KeyRequest { bucket: self.bucket, tenant: &self.tenant, cost: self.cost }
+    }
+
     /// Takes over the decision of the bucket. A refusal by the descriptor's own limit that was withheld stays known.
     fn set(&mut self, decided: Decided) {
         let withheld = self.decided.withheld.or(decided.withheld);

@@ -5,13 +5,14 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Response};
 use hyper::body::{Body, Frame, SizeHint};
 use prost::Message;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Status;
 
 use super::input::InputError;
@@ -26,12 +27,15 @@ pub(super) const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX + PREFIX_BYTES;
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const STATUS_OK: HeaderValue = HeaderValue::from_static("0");
+const STATUS_UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 
-/// The body of an answer: a message with the status OK after it, or nothing.
+/// The body of an answer: a message with a status after it, or nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     message: Option<Bytes>,
-    has_trailers: bool,
+    /// The time between them; absent if there is none.
+    open_until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    status: Option<HeaderValue>,
 }
 
 /// Returns the message of a body, without its prefix.
@@ -66,7 +70,17 @@ pub(super) fn answered(message: &impl Message, more: &[u8]) -> Response<Reply> {
 
 /// Returns the answer with a message that is framed already, and the status OK.
 pub(super) fn answered_with(framed: Bytes) -> Response<Reply> {
-    let mut response = Response::new(Reply { message: Some(framed), has_trailers: true });
+    of_body(Reply { message: Some(framed), open_until: None, status: Some(STATUS_OK) })
+}
+
+/// Returns the answer with a message that is framed already, after which the stream stays open until `closing`.
+pub(super) fn open(framed: Bytes, closing: CancellationToken) -> Response<Reply> {
+    let open_until = Some(Box::pin(closing.cancelled_owned()));
+    of_body(Reply { message: Some(framed), open_until, status: Some(STATUS_UNAVAILABLE) })
+}
+
+fn of_body(reply: Reply) -> Response<Reply> {
+    let mut response = Response::new(reply);
     response.headers_mut().insert(CONTENT_TYPE, GRPC);
     response
 }
@@ -82,24 +96,31 @@ impl Body for Reply {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         if let Some(message) = self.message.take() {
             return Poll::Ready(Some(Ok(Frame::data(message))));
         }
-        if std::mem::take(&mut self.has_trailers) {
+        if let Some(closing) = &mut self.open_until {
+            ready!(closing.as_mut().poll(context));
+            self.open_until = None;
+        }
+        if let Some(status) = self.status.take() {
             let mut trailers = HeaderMap::with_capacity(1);
-            trailers.insert(STATUS, STATUS_OK);
+            trailers.insert(STATUS, status);
             return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
         }
         Poll::Ready(None)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.message.is_none() && !self.has_trailers
+        self.message.is_none() && self.status.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
+        if self.open_until.is_some() {
+            return SizeHint::default();
+        }
         SizeHint::with_exact(self.message.as_ref().map_or(0, |message| message.len() as u64))
     }
 }

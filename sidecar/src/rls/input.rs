@@ -1,7 +1,6 @@
 //! The bounds of a request, checked before it is compared with rules, and the errors of requests that break one.
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use plimsoll_client::middleware::COST_MAX;
 use tonic::{Code, Status};
 
 use super::grpc::MESSAGE_BYTES_MAX;
@@ -63,24 +62,11 @@ pub(crate) enum InputError {
         /// The length.
         bytes: usize,
     },
-    /// A descriptor counts as too many requests.
-    #[error(
-        "`descriptors[{descriptor}]` counts as {addend} hits of {cost} requests each, more than {COST_MAX}: lower hits_addend \
-         or the cost of the rule"
-    )]
-    Cost {
-        /// The index of the descriptor.
-        descriptor: usize,
-        /// The hits of the request.
-        addend: u64,
-        /// The cost of the rule.
-        cost: u32,
-    },
 }
 
 impl InputError {
     /// The labels of all errors, in the order of their counters.
-    pub(super) const LABELS: [&str; 12] = [
+    pub(super) const LABELS: [&str; 11] = [
         "method",
         "compressed",
         "frame",
@@ -92,7 +78,6 @@ impl InputError {
         "descriptors",
         "entries",
         "entry_bytes",
-        "cost",
     ];
 
     /// Returns the index of the label.
@@ -109,7 +94,6 @@ impl InputError {
             Self::Descriptors(_) => 8,
             Self::Entries { .. } => 9,
             Self::EntryBytes { .. } => 10,
-            Self::Cost { .. } => 11,
         }
     }
 

@@ -1,5 +1,7 @@
 //! Requests with texts that are not UTF-8: Envoy copies the bytes of a caller's header into a descriptor as they are, and
-//! serves a request that is not decided. So such bytes are replaced, and the request is decided.
+//! serves a request that is not decided. So such bytes are written as text, and the request is decided.
+
+use std::str::Utf8Chunk;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
@@ -40,7 +42,8 @@ struct BytesEntry {
     value: Vec<u8>,
 }
 
-/// Decodes a message. Bytes that are not UTF-8 become U+FFFD.
+/// Decodes a message. A byte that is not UTF-8 becomes U+FFFD and its hexadecimal digits, so that different tenants
+/// remain different.
 ///
 /// # Errors
 /// When the message is not a request.
@@ -72,7 +75,11 @@ impl Descriptor {
 }
 
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    let chunk = |chunk: Utf8Chunk<'_>| {
+        let invalid = chunk.invalid().iter().map(|byte| format!("\u{fffd}{byte:02X}"));
+        std::iter::once(chunk.valid().to_owned()).chain(invalid).collect::<String>()
+    };
+    bytes.utf8_chunks().map(chunk).collect()
 }
 
 #[cfg(test)]
@@ -92,8 +99,8 @@ mod tests {
         for (value, expected) in [
             (&b"acme"[..], "acme"),
             (b"caf\xc3\xa9", "caf\u{e9}"),
-            (b"/api/\xff\xfe", "/api/\u{fffd}\u{fffd}"),
-            (b"\xc3", "\u{fffd}"),
+            (b"/api/\xff\xfe", "/api/\u{fffd}FF\u{fffd}FE"),
+            (b"\xc3", "\u{fffd}C3"),
         ] {
             let decoded = decode(&request(value).encode_to_vec()).unwrap();
             let mut same = request(b"").text();

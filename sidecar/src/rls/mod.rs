@@ -17,6 +17,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 pub(crate) use self::counters::Counters;
@@ -34,6 +35,8 @@ use own_limits::OwnLimits;
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The method of the standard health service that checks once.
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
+/// The method of the standard health service that says each change.
+const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
 /// The framed message `HealthCheckResponse { status: SERVING }`.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
 /// The longest method that an error repeats, in bytes.
@@ -45,12 +48,13 @@ pub(crate) struct Service {
     limits: Limits,
     own_limits: OwnLimits,
     counters: Counters,
+    closing: CancellationToken,
 }
 
 impl Service {
-    /// Serves the decisions of this limiter.
-    pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, own_limits: OwnLimits::new(), counters: Counters::default() }
+    /// Serves the decisions of this limiter. Streams that stay open end when `closing` is cancelled.
+    pub(crate) fn new(limits: Limits, closing: CancellationToken) -> Self {
+        Self { limits, own_limits: OwnLimits::new(), counters: Counters::default(), closing }
     }
 
     /// Returns the counts for metrics.
@@ -84,6 +88,7 @@ impl Service {
                 self.decide(&body).await
             }
             HEALTH_CHECK => Ok(grpc::answered_with(Bytes::from_static(SERVING))),
+            HEALTH_WATCH => Ok(grpc::open(Bytes::from_static(SERVING), self.closing.clone())),
             other => Err(InputError::Method(other.chars().take(QUOTED_MAX).collect())),
         }
     }
@@ -93,7 +98,7 @@ impl Service {
         let request = lossy::decode(grpc::unframed(body)?)?;
         input::check(&request)?;
         let in_force = self.limits.in_force();
-        let decisions = self.deciders(&in_force.rules).decide(&request, Instant::now()).await?;
+        let decisions = self.deciders(&in_force.rules).decide(&request, Instant::now()).await;
         let (response, more) = response::of(&decisions, SystemTime::now);
         Ok(grpc::answered(&response, &more))
     }

@@ -112,8 +112,8 @@ fn encode(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) -> Bytes {
     fields.encode_to_vec().into()
 }
 
-fn to_add(headers: &HeaderMap) -> Vec<HeaderValue> {
-    // The values of refusals are text.
+pub(super) fn to_add(headers: &HeaderMap) -> Vec<HeaderValue> {
+    // The values are text.
     let text = headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     text.map(|(name, value)| header(name, value)).collect()
 }

@@ -3,13 +3,16 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use envoy_types::pb::envoy::config::core::v3::HeaderValue;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
 use envoy_types::pb::google::protobuf::Duration;
+use plimsoll_client::middleware::quota_fields;
 use plimsoll_client::{Refusal, Verdict};
+use plimsoll_core::quota::Quota;
 
 use super::counters::Overall;
 use super::decision::{Decision, Decisions, overall};
@@ -26,7 +29,7 @@ pub(super) fn of(decisions: &Decisions<'_>, at: impl Fn() -> SystemTime) -> (Rat
         RateLimitResponse { overall_code: Code::Ok.into(), statuses, ..RateLimitResponse::default() };
     let mut more = Bytes::new();
     match overall(decisions) {
-        Overall::Ok => {}
+        Overall::Ok => response.response_headers_to_add = of_quota(decisions),
         Overall::Withheld => {
             let (key, value) = SHADOW;
             response.request_headers_to_add = vec![refusal::header(key, value)];
@@ -56,37 +59,60 @@ const PASSED: DescriptorStatus = DescriptorStatus {
 fn status(decision: &Decision<'_>) -> DescriptorStatus {
     let Verdict::Refuse(refusal) = decision.decided.verdict else {
         let admitted = decision.peek.map_or(1.0, |peek| 1.0 - peek.ratio.as_f64());
+        if let Some(left) = &decision.left {
+            return DescriptorStatus {
+                current_limit: of_exact(&left.quota),
+                limit_remaining: u32::try_from(left.remaining).unwrap_or(u32::MAX),
+                duration_until_reset: Some(duration(left.reset)),
+                ..PASSED
+            };
+        }
         return DescriptorStatus {
             current_limit: current_limit(decision),
             limit_remaining: decision.limit.map_or(0, |limit| whole(limit * admitted)),
             ..PASSED
         };
     };
-    let wait = refusal.retry_after();
     DescriptorStatus {
         code: Code::OverLimit.into(),
         current_limit: current_limit(decision),
-        duration_until_reset: Some(Duration {
-            seconds: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
-            nanos: i32::try_from(wait.subsec_nanos()).unwrap_or_default(),
-        }),
+        duration_until_reset: Some(duration(refusal.retry_after())),
         ..PASSED
     }
+}
+
+fn duration(span: std::time::Duration) -> Duration {
+    Duration {
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(span.subsec_nanos()).unwrap_or_default(),
+    }
+}
+
+/// Returns the fields about the exact quota with the least left, for the response to an admitted request.
+fn of_quota(decisions: &Decisions<'_>) -> Vec<HeaderValue> {
+    let all = decisions.iter().flatten().filter_map(|decision| decision.left.as_ref());
+    let least = all.min_by_key(|left| left.remaining);
+    least.map(|left| refusal::to_add(&quota_fields(left))).unwrap_or_default()
 }
 
 /// Returns the limit that decided: the one that the descriptor brought along or the exact quota if that is exceeded, or
 /// else the bucket's, if it is known.
 fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
     if let Some(quota) = decision.used_up() {
-        let requests_per_unit = u32::try_from(quota.rate.max()).unwrap_or(u32::MAX);
-        let unit = unit_of(quota.rate.every_ms())?;
-        return Some(RateLimit { name: quota.name.to_string(), requests_per_unit, unit: unit.into() });
+        return of_exact(quota);
     }
     let (requests_per_unit, unit) = match decision.exceeded_own() {
         Some(own) => (own.requests, own.unit),
         None => (whole(decision.limit?), Unit::Second),
     };
     Some(RateLimit { name: decision.bucket.to_owned(), requests_per_unit, unit: unit.into() })
+}
+
+/// Returns the limit of an exact quota, if its refill interval is a unit.
+fn of_exact(quota: &Quota) -> Option<RateLimit> {
+    let requests_per_unit = u32::try_from(quota.rate.max()).unwrap_or(u32::MAX);
+    let unit = unit_of(quota.rate.every_ms())?;
+    Some(RateLimit { name: quota.name.to_string(), requests_per_unit, unit: unit.into() })
 }
 
 /// Returns the unit of a refill interval, if it is one.

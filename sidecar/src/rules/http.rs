@@ -32,8 +32,8 @@ pub enum HttpTenant {
 }
 
 impl HttpTenant {
-    /// Returns the tenant of a request: the class `default` if the header is absent, and an invalid name, which counts as
-    /// that class, if it is repeated or not visible ASCII.
+    /// Returns the tenant of a request: the class `default` if the header is absent, and an empty one, which counts as that
+    /// class, if it is repeated or not UTF-8.
     #[must_use]
     pub fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
         match self {
@@ -48,7 +48,7 @@ impl HttpTenant {
     /// Returns this source for the rules of the middleware.
     ///
     /// # Errors
-    /// When a fixed name is invalid, which no rules that were read have.
+    /// When a fixed tenant is empty, which no rules that were read have.
     pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
         match self {
             Self::Header(name) => Ok(name.clone().into()),

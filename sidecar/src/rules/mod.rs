@@ -18,14 +18,15 @@ pub use bounds::{
 pub use follow::{ReadError, Reloads, RulesFile};
 pub use http::{BUCKET_HEADER, COST_HEADER, HttpRules, HttpTenant, TENANT_HEADER};
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, check_name, stable_hash};
+use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Encoded, check_name, stable_hash};
 use plimsoll_policy::{Field, Place, Policy, PolicyError, Source, Warning};
 use serde::{Deserialize, Serialize};
 
-use tree::{Level, Limited, NameOf, Target};
+use tree::{BucketOf, Level, Limited, Target, TenantOf};
 
 /// The name of the domain whose rules hold for every domain without rules of its own.
 pub const ANY_DOMAIN: &str = "*";
@@ -79,7 +80,7 @@ struct Domains {
 pub struct RulesHash(u64);
 
 /// The result of comparing a descriptor with the rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// No rule matches: the request passes and is counted as such.
     NoRule,
@@ -90,12 +91,12 @@ pub enum Found<'a> {
 }
 
 /// The key that a request counts for, by names, and its cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// The bucket.
     pub bucket: &'a str,
-    /// The tenant; any name that breaks the rule of names counts as the class `default`.
-    pub tenant: &'a str,
+    /// The tenant, as its caller sent it; an empty one counts as the class `default`.
+    pub tenant: Cow<'a, str>,
     /// The number of requests that one hit counts as, from 1 on.
     pub cost: u32,
     /// True if the descriptor may bring a limit of its own, which this sidecar then applies before the bucket's.
@@ -140,7 +141,8 @@ impl Rules {
     }
 
     /// Returns the key of a descriptor of Envoy's rate limit service, by its entries in order. A descriptor matches a rule
-    /// only if all its entries are consumed. The caller bounds the number of entries and their length. No allocation.
+    /// only if all its entries are consumed. The caller bounds the number of entries and their length. Allocates for tenants
+    /// of several entries alone.
     pub fn descriptor<'a>(
         &'a self,
         domain: &str,
@@ -163,16 +165,25 @@ impl Rules {
         limited: &'a Limited,
         entries: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     ) -> Option<Ask<'a>> {
-        let name = |name: &'a NameOf| match name {
-            NameOf::Fixed(name) => Some(&**name),
-            NameOf::Entry(index) => entries.clone().nth(*index).map(|(_, value)| value),
+        let value = |index: &usize| entries.clone().nth(*index).map(|(_, value)| value);
+        let bucket = match &limited.bucket {
+            BucketOf::Fixed(name) => name,
+            BucketOf::Entry(index) => value(index).filter(|bucket| self.takes(bucket))?,
         };
-        let bucket = name(&limited.bucket)?;
-        if matches!(limited.bucket, NameOf::Entry(_)) && !self.takes(bucket) {
-            return None;
-        }
+        let tenant = match &limited.tenant {
+            TenantOf::Fixed(tenant) => Cow::Borrowed(&**tenant),
+            TenantOf::Entries(indexes) => match &**indexes {
+                [index] => Cow::Borrowed(value(index)?),
+                // No name has the symbol between them.
+                indexes => {
+                    let name = |index| Some(Encoded::of(value(index)?).map(|name| String::from(&*name)));
+                    let names = indexes.iter().map(|index| name(index).map(Option::unwrap_or_default));
+                    Cow::Owned(names.collect::<Option<Vec<String>>>()?.join("|"))
+                }
+            },
+        };
         let Limited { cost, takes_limit, refusal, .. } = *limited;
-        Some(Ask { bucket, tenant: name(&limited.tenant)?, cost, takes_limit, refusal })
+        Some(Ask { bucket, tenant, cost, takes_limit, refusal })
     }
 
     fn built_in_descriptor<'a>(&self, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Found<'a> {
@@ -187,7 +198,7 @@ impl Rules {
         if !self.takes(bucket) {
             return Found::NoRule;
         }
-        let (tenant, refusal) = (tenant.unwrap_or(DEFAULT_TENANT), RefusalForm::default());
+        let (tenant, refusal) = (tenant.unwrap_or(DEFAULT_TENANT).into(), RefusalForm::default());
         Found::Limited(Ask { bucket, tenant, cost: 1, takes_limit: false, refusal })
     }
 

@@ -37,8 +37,8 @@ pub(super) enum Target {
 /// The key that descriptors count for.
 #[derive(Clone, Debug)]
 pub(super) struct Limited {
-    pub(super) bucket: NameOf,
-    pub(super) tenant: NameOf,
+    pub(super) bucket: BucketOf,
+    pub(super) tenant: TenantOf,
     pub(super) cost: u32,
     pub(super) takes_limit: bool,
     pub(super) refusal: RefusalForm,
@@ -46,9 +46,16 @@ pub(super) struct Limited {
 
 /// A name that is written in the rule, or the value of the descriptor's entry at an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NameOf {
+pub(super) enum BucketOf {
     Fixed(Box<str>),
     Entry(usize),
+}
+
+/// A tenant that is written in the rule, or the values of the descriptor's entries at some indexes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum TenantOf {
+    Fixed(Box<str>),
+    Entries(Box<[usize]>),
 }
 
 /// The values that an entry must have.

@@ -169,7 +169,7 @@ fn addends_weigh_a_request_and_zero_only_checks() {
         ("the request's own", of(vec![descriptor(&OPEN)], 7), 7.0, ok),
         ("for each descriptor", of(vec![descriptor(&OPEN), descriptor(&OPEN)], 3), 6.0, ok),
         ("a descriptor's own wins", of(vec![with_addend(&OPEN, 4), descriptor(&OPEN)], 7), 11.0, ok),
-        ("the largest", of(vec![descriptor(&OPEN)], 10_000), 10_000.0, ok),
+        ("the largest", of(vec![descriptor(&OPEN)], u32::MAX), 10_000.0, ok),
         ("times the cost of the rule", of(vec![descriptor(&[("to", "dear")])], 0), 6_000.0, ok),
         ("a refused request weighs as much", of(vec![descriptor(&FULL)], 5), 5.0, over),
         ("zero of a descriptor only checks", of(vec![with_addend(&OPEN, 0)], 7), 0.0, ok),
@@ -195,10 +195,6 @@ fn request_that_cannot_be_decided_has_a_clear_error_and_counts_nothing() {
         ("too many descriptors", request("shop", many(33)), "32"),
         ("too many entries", request("shop", vec![descriptor(&wide)]), "16"),
         ("a long key", request("shop", vec![descriptor(&[(&long, "x")])]), "1024"),
-        ("a large addend", of(many(1), 10_001), "10000"),
-        ("the largest addend", of(many(1), u32::MAX), "10000"),
-        ("a large addend of a descriptor", request("shop", vec![with_addend(&OPEN, u64::MAX)]), "10000"),
-        ("an addend too large for the cost", of(vec![descriptor(&[("to", "dear")])], 2), "10000"),
     ] {
         let status = caller.ask(request).unwrap_err();
         assert_eq!(status.code(), Grpc::InvalidArgument, "{name}: {status:?}");
@@ -212,7 +208,7 @@ fn request_that_cannot_be_decided_has_a_clear_error_and_counts_nothing() {
             ["`domain` must", "`descriptors` must", "has 33 elements", "has 17 elements", "1025 bytes"];
         kinds.iter().all(|words| logged(words) == 1).then_some(())
     });
-    assert_eq!(logged("counts as"), 1, "later ones of a kind are not");
+    assert_eq!(logged("`domain` must"), 1, "later ones of a kind are not");
     let status = caller.ask(request(&"d".repeat(70_000), many(1))).unwrap_err();
     assert!(matches!(status.code(), Grpc::ResourceExhausted | Grpc::OutOfRange), "{status:?}");
     assert_eq!(decisions(&fleet), before, "none of them counts");

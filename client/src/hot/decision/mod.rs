@@ -16,6 +16,10 @@ use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
 
+/// The most requests that one request counts as for coin, guard and reports: callers may influence a cost, and a larger
+/// one would take a bucket's tokens for many seconds. Exact quotas take the whole cost.
+pub const COST_MAX: u32 = 10_000;
+
 /// Per-thread counters and random generator of one decision.
 pub(crate) struct DecideCtx<'a, D> {
     pub(crate) counters: CounterBlock<'a>,
@@ -167,7 +171,7 @@ impl Table {
         drawn: Option<u32>,
         mut ctx: DecideCtx<'_, impl DrawSource>,
     ) -> (Outcome, u32) {
-        let (draw, word) = (ctx.draws.draw(), target.word());
+        let (draw, word, cost) = (ctx.draws.draw(), target.word(), cost.min(COST_MAX));
         let refused = word.refuses(drawn.unwrap_or(draw.coin()));
         let (outcome, _) = self.guard(target, refused, cost, ctx.counters);
         ctx.counters.add(target.key, outcome, cost);

@@ -3,7 +3,7 @@
 use plimsoll_core::decision::Verdict;
 use plimsoll_core::decision::trace::TraceId;
 
-use super::DecideCtx;
+use super::{COST_MAX, DecideCtx};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
@@ -24,8 +24,8 @@ pub(crate) struct Part {
 
 impl Part {
     #[inline]
-    pub(crate) const fn new(target: Target, cost: u32) -> Self {
-        Self { target, cost, own: Outcome::Admitted, taken: None }
+    pub(crate) fn new(target: Target, cost: u32) -> Self {
+        Self { target, cost: cost.min(COST_MAX), own: Outcome::Admitted, taken: None }
     }
 
     /// Returns the decision by this key alone.

@@ -7,6 +7,7 @@ use plimsoll_core::decision::{Reason, Refusal, Verdict, WaitClass};
 use plimsoll_core::quota::Quota;
 
 use super::exact::Exact;
+use crate::hot::decision::COST_MAX;
 use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::QuotaOutcome;
@@ -61,10 +62,11 @@ impl Table {
         if of.cost == 0 {
             return;
         }
+        let cost = of.cost.min(COST_MAX);
         // The coin's decision was counted before. Should the key's id be tombstoned meanwhile, it is not reused within
         // the deadline of a store.
-        self.counters.count_quota(of.target.key, outcome, of.cost);
-        self.layered.tallies.count(of.bucket, outcome, reason, of.cost);
+        self.counters.count_quota(of.target.key, outcome, cost);
+        self.layered.tallies.count(of.bucket, outcome, reason, cost);
     }
 
     fn refuse(&self, of: Subject, exact: Exact) -> Decided {

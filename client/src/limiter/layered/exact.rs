@@ -38,6 +38,17 @@ pub(crate) enum Exact {
     },
 }
 
+/// What is left of an exact quota, by the last answer of its store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaLeft {
+    /// The quota.
+    pub quota: Arc<Quota>,
+    /// The requests left, with those that this instance has leased.
+    pub remaining: u64,
+    /// The time until the next refill.
+    pub reset: Duration,
+}
+
 /// A decision, or the question to the store on its way.
 pub(crate) enum Taking {
     /// The decision, by leases or by a policy alone.

@@ -6,6 +6,7 @@ use plimsoll_core::decision::Verdict;
 use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::names::Encoded;
 
+use super::exact::QuotaLeft;
 use super::one::{Step, name_of};
 use crate::hot::table::{Table, Target};
 use crate::limiter::handles::thread_ctx;
@@ -75,6 +76,14 @@ impl Limiter {
     #[must_use]
     pub fn has_quotas(&self, bucket: &str) -> bool {
         self.table.known_bucket(bucket).is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
+    }
+
+    /// Returns the exact quota of a tenant with the least left, as far as this instance has heard from the store: for
+    /// answers to admitted requests. `None` for buckets without quotas, and while the store does not answer.
+    #[must_use]
+    pub fn quota_left(&self, bucket: &str, tenant: &str) -> Option<QuotaLeft> {
+        let quotas = self.table.quotas_of(self.table.known_bucket(bucket)?.bucket)?;
+        self.table.layered.store()?.left(&quotas, &name_of(tenant))
     }
 
     fn step(&self, request: KeyRequest<'_>, trace: Option<TraceId>) -> Step {

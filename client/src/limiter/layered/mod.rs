@@ -16,6 +16,7 @@ mod tally;
 mod tests;
 mod together;
 
+pub use exact::QuotaLeft;
 #[cfg(any(feature = "quota", feature = "testing"))]
 pub(crate) use exact::{Asked, Exact, Taking};
 #[cfg(feature = "middleware")]

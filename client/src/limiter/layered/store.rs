@@ -1,8 +1,11 @@
 //! The store of a limiter's exact quotas: a client of a real one, or the fake one of tests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::exact::{Asked, Exact, Taking};
+use plimsoll_core::quota::Quota;
+
+use super::exact::{Asked, Exact, QuotaLeft, Taking};
 #[cfg(feature = "quota")]
 use crate::limiter::quota::Quotas;
 #[cfg(feature = "testing")]
@@ -40,6 +43,18 @@ impl Store {
             #[cfg(feature = "testing")]
             Self::Fake(ref ledger) => ledger.take(asked),
         }
+    }
+
+    /// Returns the quota of a tenant with the least left, as far as the store has said.
+    #[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(unused_variables))]
+    pub(super) fn left(&self, quotas: &[Arc<Quota>], tenant: &str) -> Option<QuotaLeft> {
+        let left = |quota: &Arc<Quota>| match *self {
+            #[cfg(feature = "quota")]
+            Self::Remote(ref quotas) => quotas.left(quota, tenant),
+            #[cfg(feature = "testing")]
+            Self::Fake(ref ledger) => ledger.left(quota, tenant),
+        };
+        quotas.iter().filter_map(left).min_by_key(|left| left.remaining)
     }
 
     /// Returns false while requests are kept from a store that does not answer.

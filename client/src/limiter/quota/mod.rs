@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use plimsoll_core::decision::Reason;
 use plimsoll_core::quantity::MonoTime;
+use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
-use crate::limiter::layered::{Asked, Exact, Taking};
+use crate::limiter::layered::{Asked, Exact, QuotaLeft, Taking};
 use calls::Shared;
 use store::Store;
 use taking::Need;
@@ -93,6 +94,15 @@ impl Quotas {
             true => Taking::Ready(Exact::Granted),
             false => self.shared.ask(&needs, now),
         }
+    }
+
+    /// Returns what is left of a quota by the last answer about it.
+    pub(crate) fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
+        let now = self.shared.now();
+        let id = self.shared.book.id(quota, tenant);
+        let (remaining, reset) =
+            self.shared.book.known(&id, |holding| holding.left(quota.rate, now)).flatten()?;
+        Some(QuotaLeft { quota: Arc::clone(quota), remaining, reset })
     }
 
     /// Connects in the background, so that the first request need not. Must be called within a runtime.

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
+use super::book::holding::Holding;
 use super::book::{BucketId, Demand, Joined, Reply, Tokens, lease_ends};
 use super::calls::Shared;
 use super::held::{Held, Settled, Waits};
@@ -258,6 +259,8 @@ impl Request {
                 ends.is_some()
             }
         };
+        let id = self.shared.book.id(quota, tenant);
+        self.shared.book.known(&id, Holding::forget);
         self.shared.figures.degraded(quota.on_store_error);
         is_allowed
     }

@@ -29,7 +29,8 @@ pub struct KeyRequest<'a> {
     pub bucket: &'a str,
     /// The tenant; `default` for the default class.
     pub tenant: &'a str,
-    /// The number of requests; 0 to decide as for one request and count nothing.
+    /// The number of requests; 0 to decide as for one request and count nothing. More than 10,000 count as so many,
+    /// except for exact quotas.
     pub cost: u32,
 }
 

@@ -197,7 +197,7 @@ impl fmt::Debug for Format {
 }
 
 /// Rounds up to whole units, at least one.
-fn whole(wait: Duration, unit: Duration) -> u64 {
+pub(super) fn whole(wait: Duration, unit: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(unit.as_nanos().max(1))).unwrap_or(u64::MAX).max(1)
 }
 

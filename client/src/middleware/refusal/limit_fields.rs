@@ -6,7 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use plimsoll_core::quota::Quota as ExactQuota;
 use sfv::{Integer, KeyRef, ListSerializer, StringRef};
 
+use super::format::whole;
 use super::{RATE_LIMIT_REASON, RateLimitHeaders, RefusalOf};
+use crate::QuotaLeft;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -28,12 +30,8 @@ pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refuse
         && let Some((quota, name)) = quota.zip(name)
     {
         let fields =
-            [(RATE_LIMIT_POLICY, quota.policy(name)), (RATE_LIMIT, state(name, refused.wait_seconds()))];
-        for (name, value) in fields {
-            if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
-                headers.insert(name, value);
-            }
-        }
+            [(RATE_LIMIT_POLICY, quota.policy(name)), (RATE_LIMIT, state(name, 0, refused.wait_seconds()))];
+        insert_all(headers, fields);
     }
     if families.has_x() {
         if let Some(quota) = quota {
@@ -42,6 +40,26 @@ pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refuse
         }
         headers.insert(X_RESET, HeaderValue::from(reset(refused.at, refused.wait_seconds())));
         headers.insert(X_REASON, HeaderValue::from_static(refused.reason().as_str()));
+    }
+}
+
+/// Returns the fields `RateLimit-Policy` and `RateLimit` for the response to a request that a quota admits, for a process
+/// that answers for services.
+#[must_use]
+pub fn quota_fields(left: &QuotaLeft) -> HeaderMap {
+    let (quota, name) = (&left.quota, left.quota.name.as_str());
+    let reset = whole(left.reset, Duration::from_secs(1));
+    let mut headers = HeaderMap::with_capacity(2);
+    let policy = Quota::of_exact(quota).policy(name);
+    insert_all(&mut headers, [(RATE_LIMIT_POLICY, policy), (RATE_LIMIT, state(name, left.remaining, reset))]);
+    headers
+}
+
+fn insert_all(headers: &mut HeaderMap, fields: [(HeaderName, Option<String>); 2]) {
+    for (name, value) in fields {
+        if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+            headers.insert(name, value);
+        }
     }
 }
 
@@ -77,8 +95,8 @@ impl Quota {
 }
 
 /// Returns the state of a bucket: `"checkout";r=0;t=1`.
-fn state(bucket: &str, wait_seconds: u64) -> Option<String> {
-    list(bucket, [(KeyRef::constant("r"), 0), (KeyRef::constant("t"), wait_seconds.min(INTEGER_MAX))])
+fn state(bucket: &str, remaining: u64, wait_seconds: u64) -> Option<String> {
+    list(bucket, [(KeyRef::constant("r"), remaining.min(INTEGER_MAX)), (KeyRef::constant("t"), wait_seconds.min(INTEGER_MAX))])
 }
 
 /// Serializes a list of one item with parameters.
@@ -138,7 +156,7 @@ mod tests {
             let quota = Quota::of(limit);
             for (field, parameters) in [
                 (quota.policy(&name), [("q", quota.requests), ("w", quota.seconds)]),
-                (state(&name, wait), [("r", 0), ("t", wait)]),
+                (state(&name, 0, wait), [("r", 0), ("t", wait)]),
             ] {
                 let members = Parser::new(&field.unwrap()).parse::<sfv::List>().unwrap();
                 let [ListEntry::Item(item)] = members.as_slice() else { panic!("one item") };

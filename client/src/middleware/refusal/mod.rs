@@ -13,6 +13,7 @@ mod words;
 
 pub(super) use format::Format;
 pub use format::{RateLimitHeaders, RefusalFormat, RefusalOf};
+pub use limit_fields::quota_fields;
 pub use refused::Refused;
 
 use std::time::SystemTime;

@@ -7,7 +7,7 @@ use super::error::RulesError;
 use super::pattern::PathPattern;
 use super::readings::Reading;
 use super::rule::Cost;
-use crate::middleware::{COST_MAX, Head, Tenant};
+use crate::middleware::{Head, Tenant};
 use crate::{BucketHandle, KeyHandle, Limiter};
 
 #[derive(Clone, Debug)]
@@ -88,7 +88,7 @@ impl Target {
     /// Returns the number of requests that a request counts as.
     #[inline]
     pub(super) fn cost(&self, request: Head<'_>) -> u32 {
-        self.cost.as_ref().map_or(1, |cost| cost(request).clamp(1, COST_MAX))
+        self.cost.as_ref().map_or(1, |cost| cost(request).max(1))
     }
 }
 

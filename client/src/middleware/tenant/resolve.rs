@@ -227,7 +227,7 @@ mod tests {
             (Some("acme"), None, "acme"),
             (Some("acme"), Some(quick - Duration::from_millis(1)), "acme"),
             (None, None, "other"),
-            (Some("no name"), None, "other"),
+            (Some(""), None, "other"),
             (Some("acme"), Some(slow), "other"),
         ] {
             let layer = ResolveTenantLayer::new(move |request: Head<'_>| {

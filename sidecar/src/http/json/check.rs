@@ -7,7 +7,6 @@ use futures_util::future::join_all;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use http_body_util::Full;
-use plimsoll_client::middleware::COST_MAX;
 use plimsoll_client::{Decided, KeyRequest, Limiter, TraceId, Verdict};
 use plimsoll_core::names::DEFAULT_TENANT;
 use serde::Serialize;
@@ -59,14 +58,8 @@ pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response
 impl Check<'_> {
     fn key(&self, rules: &Rules, at: At<'_>) -> Result<KeyRequest<'_>, Problem> {
         check_bucket(rules, at, &self.bucket)?;
-        let cost = self.cost.unwrap_or(1);
-        if !(1..=COST_MAX).contains(&cost) {
-            return Err(Problem::of_field(
-                at.member("cost"),
-                format!("{cost} is not a number from 1 to {COST_MAX}"),
-            ));
-        }
-        Ok(KeyRequest { bucket: self.bucket.as_str(), tenant: tenant_of(self.tenant.as_ref()), cost })
+        let tenant = tenant_of(self.tenant.as_ref());
+        Ok(KeyRequest { bucket: self.bucket.as_str(), tenant, cost: self.cost.unwrap_or(1) })
     }
 
     fn trace(&self) -> Option<TraceId> {
@@ -74,7 +67,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns the tenant that a body names; the limiter counts an invalid name as the class `default`.
+/// Returns the tenant that a body names; the limiter counts an empty one as the class `default`.
 pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
     tenant.map_or(DEFAULT_TENANT, Text::as_str)
 }
@@ -84,16 +77,21 @@ fn answer_of(limiter: &Limiter, key: KeyRequest<'_>, decided: &Decided) -> Check
         Verdict::Admit => None,
         Verdict::Refuse(refusal) => Some(refusal),
     };
+    let is_plain = refusal.is_none() && decided.quota.is_none();
+    let left = if is_plain { limiter.quota_left(key.bucket, key.tenant) } else { None };
+    let quota = decided.quota.as_ref().or(left.as_ref().map(|left| &left.quota));
     CheckAnswer {
         allowed: refusal.is_none(),
         reason: refusal.map(|refusal| refusal.reason().as_str()),
         retry_after_ms: refusal.map(|refusal| millis(refusal.retry_after())),
         limit_rps: limiter.limit(key.bucket),
-        quota: decided.quota.as_ref().map(|quota| QuotaAnswer {
+        quota: quota.map(|quota| QuotaAnswer {
             name: quota.name.to_string(),
             max: quota.rate.max(),
             refill: quota.rate.refill(),
             every_ms: quota.rate.every_ms(),
+            remaining: left.as_ref().map(|left| left.remaining),
+            reset_ms: left.as_ref().map(|left| millis(left.reset)),
         }),
         withheld: decided.withheld.map(|reason| reason.as_str()),
     }

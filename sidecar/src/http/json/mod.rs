@@ -1,7 +1,7 @@
 //! `POST /v1/check` and `POST /v1/report`: callers that name bucket and tenant in a JSON body.
 //!
 //! Bodies are read strictly, so that a misspelt member is an error with its place instead of a limit that is missing.
-//! What callers of the caller choose, tenant and trace, is never an error: an invalid tenant counts as the class
+//! What callers of the caller choose, tenant and trace, is never an error: an empty tenant counts as the class
 //! `default`.
 
 mod check;

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 
+use plimsoll_policy::Number;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::object::objects;
 
@@ -40,17 +42,29 @@ pub(in crate::http) struct Check<'a> {
     #[serde(borrow)]
     #[schemars(length(min = 1, max = 128))]
     pub(super) bucket: Text<'a>,
-    /// The tenant. By default, and if it is not a name as that of a bucket, it is the class `default`.
+    /// The tenant. Any text; by default, and if it is empty, the class `default`.
     #[serde(borrow)]
     #[schemars(extend("default" = "default"))]
     pub(super) tenant: Option<Text<'a>>,
-    /// The number of requests that this one counts as: it is admitted or refused as a whole. By default 1.
-    #[schemars(range(min = 1, max = 10_000), extend("default" = 1))]
+    /// The number of requests that this one counts as: it is admitted or refused as a whole. By default 1. More than
+    /// 10,000 count as so many, except for exact quotas.
+    #[serde(default, deserialize_with = "cost")]
+    #[schemars(range(min = 1, max = 4_294_967_295_u32), extend("default" = 1))]
     pub(super) cost: Option<u32>,
     /// The header `traceparent` of the request (W3C Trace Context). Where the coin of the bucket is coherent, all services
     /// decide alike about the requests of one trace. A malformed one is as none.
     #[serde(borrow)]
     pub(super) traceparent: Option<Text<'a>>,
+}
+
+/// Reads a cost: a whole number, which may have the form 218.0.
+fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    let Some(Number(cost)) = Option::deserialize(deserializer)? else { return Ok(None) };
+    if cost.fract() != 0.0 || !(1.0..=f64::from(u32::MAX)).contains(&cost) {
+        let fault = format_args!("{cost} is not a whole number from 1 to {}", u32::MAX);
+        return Err(D::Error::custom(fault));
+    }
+    Ok(Some(cost as u32))
 }
 
 /// Requests to decide about.
@@ -85,7 +99,7 @@ pub(in crate::http) struct CheckAnswer {
     /// The limit of the bucket over all zones in requests/s, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit_rps: Option<f64>,
-    /// The exact quota that refused the request, or would have.
+    /// The exact quota that refused the request, or would have; if none, the one with the least left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) quota: Option<QuotaAnswer>,
     /// The reason of a refusal that was decided but not carried out: in shadow mode, while killed, or outside of the
@@ -105,6 +119,12 @@ pub(in crate::http) struct QuotaAnswer {
     pub(super) refill: u64,
     /// The time between two refills, in milliseconds.
     pub(super) every_ms: u64,
+    /// The requests left after this one. Only for admitted requests, and only while the store answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) remaining: Option<u64>,
+    /// The time until the next refill, in milliseconds. With `remaining`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) reset_ms: Option<u64>,
 }
 
 /// Decisions, in the order of the requests.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
-use plimsoll_client::middleware::{COST_MAX, Head, RefusalFormat, RefusalOf};
+use plimsoll_client::middleware::{Head, RefusalFormat, RefusalOf, quota_fields};
 use plimsoll_client::{Decided, KeyRequest, TraceId, Verdict};
 use plimsoll_core::names::check_name;
 
@@ -58,7 +58,15 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
     let asked = match ask(port, style, head) {
         None => None,
         Some(Asked::Decided(response)) => Some(response),
-        Some(Asked::ByQuotas { deciding, bucket }) => Some(respond(port, style, &bucket, &deciding.await)),
+        Some(Asked::ByQuotas { deciding, bucket, tenant }) => {
+            let mut response = respond(port, style, &bucket, &deciding.await);
+            if response.status() == style.allowed
+                && let Some(left) = port.limits.limiter().quota_left(&bucket, &tenant)
+            {
+                response.headers_mut().extend(quota_fields(&left));
+            }
+            Some(response)
+        }
     };
     asked.unwrap_or_else(|| {
         port.counts.count(style.endpoint, Outcome::Passed);
@@ -69,7 +77,7 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
 /// A request whose bucket has exact quotas waits for them; every other one is answered at once.
 enum Asked<F> {
     Decided(Response<Full<Bytes>>),
-    ByQuotas { deciding: F, bucket: String },
+    ByQuotas { deciding: F, bucket: String, tenant: String },
 }
 
 /// Asks the limiter about a request; `None` if it passes without a decision.
@@ -121,10 +129,10 @@ fn by_headers<'a>(
     (Some(KeyRequest { bucket, tenant: tenant.of(head), cost: cost.unwrap_or(1) }), mistake)
 }
 
-/// Returns the number of requests that a request counts as: digits alone, from 1 to [`COST_MAX`].
+/// Returns the number of requests that a request counts as: digits alone, from 1 on.
 fn cost_of(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|cost| is_number && (1..=COST_MAX).contains(cost))
+    text.parse().ok().filter(|cost| is_number && *cost > 0)
 }
 
 fn decide(
@@ -137,7 +145,8 @@ fn decide(
     let trace = head.header(&TRACEPARENT).and_then(|value| TraceId::of_traceparent(value.as_bytes()));
     if limiter.has_quotas(key.bucket) {
         let deciding = limiter.decide_with_quotas(key, trace);
-        return Asked::ByQuotas { deciding, bucket: key.bucket.to_owned() };
+        let (bucket, tenant) = (key.bucket.to_owned(), key.tenant.to_owned());
+        return Asked::ByQuotas { deciding, bucket, tenant };
     }
     Asked::Decided(respond(port, style, key.bucket, &limiter.decide(key, trace)))
 }

@@ -28,7 +28,10 @@ fn proxies_hand_on_which_quota_is_used_up_and_until_when() {
             ("x-forwarded-method", "GET"),
             ("x-forwarded-uri", "/checkout/7"),
         ];
-        assert!(port.get(path, &fields).status < 300, "{path}");
+        let admitted = port.get(path, &fields);
+        assert!(admitted.status < 300, "{path}");
+        assert_eq!(admitted.header("ratelimit-policy"), Some("\"checkout\";q=1;w=86400"), "{path}");
+        assert_eq!(admitted.header("ratelimit"), Some("\"checkout\";r=0;t=86400"), "{path}");
         // From the store, then from memory.
         for _ in 0..2 {
             let answer = port.get(path, &fields);
@@ -45,8 +48,10 @@ fn proxies_hand_on_which_quota_is_used_up_and_until_when() {
 fn json_names_the_quota() {
     let port = with_quota(None);
     let body = r#"{"bucket": "checkout", "tenant": "acme"}"#;
-    assert_eq!(port.post("/v1/check", body).json(), json!({"allowed": true}));
     let quota = json!({"name": "checkout", "max": 1, "refill": 1, "every_ms": 86_400_000});
+    let mut left = quota.clone();
+    (left["remaining"], left["reset_ms"]) = (json!(0), json!(86_400_000));
+    assert_eq!(port.post("/v1/check", body).json(), json!({"allowed": true, "quota": left}));
     let refused = json!({
         "allowed": false, "reason": "tenant_quota_exceeded", "retry_after_ms": 86_400_000, "quota": quota,
     });

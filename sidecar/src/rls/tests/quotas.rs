@@ -88,3 +88,47 @@ fn check_without_hits_takes_no_token() {
     assert_eq!([ask(), ask()], [Code::Ok, Code::OverLimit]);
     assert_eq!(sidecar.ask(&request(vec![check])).unwrap().overall_code(), Code::OverLimit, "from memory");
 }
+
+#[test]
+fn quota_takes_all_hits_and_the_coin_its_most() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.quota("checkout", 5_000_000_000, HOUR).unwrap();
+    let ask = |hits_addend| {
+        let asked = RateLimitRequest { hits_addend, ..request(vec![descriptor(&[("account", "acme")])]) };
+        sidecar.ask(&asked).unwrap().overall_code()
+    };
+    assert_eq!([ask(u32::MAX), ask(705_032_705), ask(705_032_704), ask(1)].map(|code| code == Code::Ok), [
+        true, false, true, false,
+    ]);
+    let counts = sidecar.counts("checkout");
+    assert_eq!((counts.offered, counts.refused), (40_000, 20_000), "a refusal that is new is offered");
+
+    let own = |value| RateLimitDescriptor {
+        hits_addend: Some(UInt64Value { value }),
+        ..descriptor(&[("path", "/")])
+    };
+    assert_eq!(sidecar.ask(&request(vec![own(u64::MAX)])).unwrap().overall_code(), Code::Ok);
+    assert_eq!(sidecar.counts("search").offered, 10_000);
+}
+
+#[test]
+fn admitted_request_shows_what_is_left() {
+    let sidecar = Sidecar::new();
+    sidecar.plane.limit("checkout", 100.0).unwrap();
+    sidecar.plane.quota("checkout", 3, HOUR).unwrap();
+    let ask = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]));
+    for remaining in [2, 1, 0] {
+        let response = ask().unwrap();
+        assert_eq!(response.overall_code(), Code::Ok);
+        let [status, other] = response.statuses.as_slice() else { panic!("two statuses") };
+        let limit = status.current_limit.clone().unwrap();
+        assert_eq!((limit.requests_per_unit, limit.unit(), status.limit_remaining), (3, Unit::Hour, remaining));
+        assert_eq!(status.duration_until_reset.unwrap().seconds, 3_600);
+        assert_eq!(other.duration_until_reset, None, "no quota");
+        let state = format!("\"checkout\";r={remaining};t=3600");
+        let fields = [("ratelimit-policy", "\"checkout\";q=3;w=3600"), ("ratelimit", &*state)];
+        assert_eq!(response.response_headers_to_add.len(), 2, "each once");
+        assert_eq!(headers(&response), fields.into());
+    }
+    assert_eq!(ask().unwrap().overall_code(), Code::OverLimit);
+}

@@ -39,7 +39,7 @@ fn refusals_beyond_those_kept_are_whole() {
     let sidecar = Sidecar::new();
     sidecar.plane.refuse_all(Reason::ClusterOverload);
     let limits = Limits::new(sidecar.plane.limiter(), Rules::built_in()).unwrap();
-    let service = Service::new(limits);
+    let service = Service::new(limits, CancellationToken::new());
     let sidecar = Sidecar { service, ..sidecar };
     for number in (0..2 * REFUSALS_KEPT_MAX).chain(0..3) {
         let bucket = format!("bucket-{number}");

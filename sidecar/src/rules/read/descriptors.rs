@@ -7,9 +7,9 @@ use plimsoll_policy::{Checked, Field, Place, check_entries, hint};
 
 use super::super::bounds::{DESCRIPTOR_RULES_MAX, DOMAINS_MAX, ENTRIES_MAX, ENTRY_BYTES_MAX};
 use super::super::spec::{DescriptorSpec, DomainSpec, NameSpec, RlsSpec};
-use super::super::tree::{Level, Limited, NameOf, Node, Target, Values};
+use super::super::tree::{BucketOf, Level, Limited, Node, Target, TenantOf, Values};
 use super::super::{ANY_DOMAIN, Domains, RefusalForm};
-use super::{Findings, Names, cost, name};
+use super::{Findings, Names, cost, tenant};
 use plimsoll_core::names::DEFAULT_TENANT;
 
 const TARGET_HINT: &str = "write `bucket` or `unlimited: true` for descriptors that end here, or `descriptors` for \
@@ -138,14 +138,16 @@ impl<'a> DescriptorReader<'a> {
     fn values(&mut self, value: Option<&str>, field: &Field<'_>) -> Values {
         let Some(value) = value else { return Values::Any };
         self.findings.take(text(value, "value", field.at(), field));
-        let Some(prefix) = value.strip_suffix('*') else { return Values::Exactly(value.to_owned()) };
+        let prefix = value.strip_suffix('*');
+        if prefix.unwrap_or(value).contains('*') {
+            let hint = "write the beginning and one `*` at the end, or leave `value` out for all values";
+            self.findings.faults.push(*field.refuse("`*` stands for any text at the end alone", hint));
+        }
+        let Some(prefix) = prefix else { return Values::Exactly(value.to_owned()) };
         if prefix.is_empty() {
             self.findings
                 .faults
                 .push(*field.refuse("`*` alone is every value", "leave `value` out for all values"));
-        }
-        if prefix.contains('*') {
-            self.findings.warn(field, "only the last `*` stands for any text, the others for themselves");
         }
         Values::From(prefix.to_owned())
     }
@@ -161,7 +163,7 @@ impl<'a> DescriptorReader<'a> {
         }
         let bucket = self.bucket(bucket, &field.then("bucket"));
         let tenant = match &spec.tenant {
-            None => Some(NameOf::Fixed(DEFAULT_TENANT.into())),
+            None => Some(self.of_values(bucket.as_ref())),
             Some(tenant) => self.tenant(tenant, &field.then("tenant")),
         };
         let cost = self.findings.take(cost(spec.cost, &field.then("cost")));
@@ -194,10 +196,21 @@ impl<'a> DescriptorReader<'a> {
         None
     }
 
-    fn bucket(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<NameOf> {
+    /// Returns the tenant of a rule that names none: the values of the entries that may have any, so that each counts for
+    /// itself as in Envoy's own rate limit service, but for that of the bucket.
+    fn of_values(&self, bucket: Option<&BucketOf>) -> TenantOf {
+        let way = self.way.iter().enumerate();
+        let is_free = |(index, (_, values)): &(usize, &(String, Values))| {
+            *values == Values::Any && bucket != Some(&BucketOf::Entry(*index))
+        };
+        let indexes: Box<[usize]> = way.filter(is_free).map(|(index, _)| index).collect();
+        if indexes.is_empty() { TenantOf::Fixed(DEFAULT_TENANT.into()) } else { TenantOf::Entries(indexes) }
+    }
+
+    fn bucket(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<BucketOf> {
         let entry = match spec {
             NameSpec::Fixed(text) => {
-                return Some(NameOf::Fixed(self.names.add(text, field, self.findings)?.as_str().into()));
+                return Some(BucketOf::Fixed(self.names.add(text, field, self.findings)?.as_str().into()));
             }
             NameSpec::Entry(entry) => entry,
         };
@@ -208,7 +221,7 @@ impl<'a> DescriptorReader<'a> {
             return None;
         };
         let (values, can_match) = match &self.way.get(index)?.1 {
-            Values::Any => return Some(NameOf::Entry(index)),
+            Values::Any => return Some(BucketOf::Entry(index)),
             Values::Exactly(value) => (format!("`{value}`"), listed.contains(value.as_str())),
             Values::From(prefix) => {
                 let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
@@ -223,16 +236,18 @@ impl<'a> DescriptorReader<'a> {
                 .faults
                 .push(*field.refuse(why, "add the name to `buckets`, or write the bucket itself"));
         }
-        Some(NameOf::Entry(index))
+        Some(BucketOf::Entry(index))
     }
 
-    fn tenant(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<NameOf> {
+    fn tenant(&mut self, spec: &NameSpec, field: &Field<'_>) -> Option<TenantOf> {
         match spec {
             NameSpec::Fixed(text) => {
-                self.findings.take(name(text, field))?;
-                Some(NameOf::Fixed(text.as_str().into()))
+                self.findings.take(tenant(text, field))?;
+                Some(TenantOf::Fixed(text.as_str().into()))
             }
-            NameSpec::Entry(entry) => self.entry(entry, &field.then("entry")).map(NameOf::Entry),
+            NameSpec::Entry(entry) => {
+                self.entry(entry, &field.then("entry")).map(|index| TenantOf::Entries([index].into()))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use plimsoll_policy::{Checked, Field, check_entries};
 use super::super::bounds::HTTP_RULES_MAX;
 use super::super::spec::{HttpRuleSpec, HttpSpec, HttpTenantSpec};
 use super::super::{HttpRules, HttpTenant, TENANT_HEADER};
-use super::{Findings, Names, cost, name};
+use super::{Findings, Names, cost};
 
 pub(super) fn read(
     spec: HttpSpec,
@@ -55,7 +55,7 @@ pub(super) fn read(
 fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
     match spec {
         HttpTenantSpec::Fixed(text) => {
-            name(&text, field)?;
+            super::tenant(&text, field)?;
             Ok(HttpTenant::Fixed(text.into()))
         }
         HttpTenantSpec::Header(header) => match HeaderName::try_from(&header) {

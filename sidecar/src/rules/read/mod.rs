@@ -4,7 +4,7 @@ mod descriptors;
 mod http;
 mod names;
 
-use plimsoll_core::names::check_name;
+use plimsoll_core::names::InvalidName;
 use plimsoll_policy::{Checked, Document, FAULTS_MAX, Fault, Field, Number, PolicyError, Source, Warning};
 
 use super::spec::RulesSpec;
@@ -63,9 +63,16 @@ impl Findings {
     }
 }
 
-/// Validates the name of a bucket or tenant.
-fn name(text: &str, field: &Field<'_>) -> Checked<()> {
-    check_name(text).map_err(|error| field.refuse(error, NAME_HINT))
+/// Validates a tenant: the text that a caller would send, and not its name in policies.
+fn tenant(text: &str, field: &Field<'_>) -> Checked<()> {
+    if text.is_empty() {
+        return Err(field.refuse(InvalidName::Empty, "leave it out, or write `default` for the class"));
+    }
+    if text.contains('%') {
+        let hint = "write the text that is sent, such as `auth0|1a`, which a policy names `auth0%7C1a`";
+        return Err(field.refuse("a tenant in rules has no `%`, because it is encoded after that", hint));
+    }
+    Ok(())
 }
 
 /// Validates a cost, by default 1.

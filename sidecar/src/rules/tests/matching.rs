@@ -70,14 +70,14 @@ fn descriptor_matches_the_most_precise_rule_that_consumes_all_entries() {
         ("account=acme,generic_key=checkout", "none"),
         ("path=/api/v1", "api/default Grpc"),
         ("path=/api/", "api/default Grpc"),
-        ("path=/api", "rest/default Grpc"),
+        ("path=/api", "rest//api Grpc"),
         ("path=/api/v2", "api/default Grpc"),
         ("path=/api/v2/", "api-2/v2 Grpc"),
         ("path=/api/v2/xy", "api-2/v2 Grpc"),
         ("path=/api/v2/x", "api-x/default Grpc"),
         ("path=/api/v3/x", "api/default Grpc"),
-        ("path=/apj", "rest/default Grpc"),
-        ("path=", "rest/default Grpc"),
+        ("path=/apj", "rest//apj Grpc"),
+        ("path=", "rest/ Grpc"),
         ("path=/api/*", "api/default Grpc"),
         ("only=a", "only/default Grpc"),
         ("only=b", "none"),
@@ -92,15 +92,48 @@ fn descriptor_matches_the_most_precise_rule_that_consumes_all_entries() {
     }
 }
 
+/// As in Envoy's own rate limit service, in which each value of such an entry has a counter.
+#[test]
+fn values_that_no_rule_names_are_tenants() {
+    let rules = rules(
+        "
+rls:
+  domains:
+    d:
+      descriptors:
+        - key: foo
+          bucket: one
+          descriptors:
+            - { key: bar, bucket: two }
+            - { key: bar, value: x, bucket: fixed }
+            - { key: bar, value: y, bucket: class, tenant: default }
+            - { key: name, bucket: { entry: name } }
+buckets: [search]
+",
+    );
+    for (descriptor, expected) in [
+        ("foo=1", "one/1"),
+        ("foo=2", "one/2"),
+        ("foo=1,bar=2", "two/1|2"),
+        ("foo=1|2,bar=", "two/1%7C2|"),
+        ("foo=1,bar=2|", "two/1|2%7C"),
+        ("foo=1,bar=x", "fixed/1"),
+        ("foo=1,bar=y", "class/default"),
+        ("foo=1,name=search", "search/1"),
+    ] {
+        assert_eq!(found(&rules, "d", descriptor), expected, "{descriptor}");
+    }
+}
+
 #[test]
 fn domain_without_rules_of_its_own_has_those_of_any_domain() {
     let rules = rules(RULES);
     for (domain, descriptor, expected) in [
-        ("other", "generic_key=checkout", "others/default"),
-        ("*", "generic_key=checkout", "others/default"),
+        ("other", "generic_key=checkout", "others/checkout"),
+        ("*", "generic_key=checkout", "others/checkout"),
         ("other", "path=/api/v1", "none"),
         ("shop", "generic_key=x", "none"),
-        ("", "generic_key=x", "others/default"),
+        ("", "generic_key=x", "others/x"),
     ] {
         assert_eq!(found(&rules, domain, descriptor), expected, "{domain} {descriptor}");
     }

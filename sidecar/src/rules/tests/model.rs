@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rules::tree::{Level, Limited, NameOf, Node, Target, Values};
+use crate::rules::tree::{BucketOf, Level, Limited, Node, Target, TenantOf, Values};
 
 /// A rule as a list of siblings has it.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ fn siblings(depth: u32) -> BoxedStrategy<Vec<Rule>> {
 
 fn level(rules: &[Rule]) -> Level {
     let limited = |bucket: &String| {
-        let (bucket, tenant) = (NameOf::Fixed(bucket.as_str().into()), NameOf::Fixed("default".into()));
+        let (bucket, tenant) = (BucketOf::Fixed(bucket.as_str().into()), TenantOf::Fixed("default".into()));
         let refusal = RefusalForm::default();
         Target::Limited(Limited { bucket, tenant, cost: 1, takes_limit: false, refusal })
     };
@@ -81,7 +81,7 @@ proptest! {
         for entries in descriptors {
             let found = tree.find(entries.iter().map(|(key, value)| (key.as_str(), value.as_str())));
             let bucket = found.map(|target| match target {
-                Target::Limited(Limited { bucket: NameOf::Fixed(bucket), .. }) => &**bucket,
+                Target::Limited(Limited { bucket: BucketOf::Fixed(bucket), .. }) => &**bucket,
                 other => panic!("{other:?}"),
             });
             prop_assert_eq!(bucket, model(&rules, &entries), "{:?}", entries);

@@ -58,6 +58,8 @@ pub(crate) struct Landed<W> {
 #[derive(Debug)]
 pub(crate) struct Holding<W> {
     lease: Lease,
+    /// The tokens that the store had at the last answer, and the time of the refill after it.
+    heard: Option<(u64, MonoTime)>,
     refusal: Option<Refusal>,
     allowance: Allowance,
     /// True while a call of this key is under way.
@@ -91,6 +93,7 @@ impl<W: Waiter> Holding<W> {
     pub(crate) const fn new() -> Self {
         Self {
             lease: Lease::new(),
+            heard: None,
             refusal: None,
             allowance: Allowance { used: 0, ends: MonoTime::ZERO },
             is_calling: false,
@@ -225,6 +228,7 @@ impl<W: Waiter> Holding<W> {
 
     /// Notes what an answer says about the bucket.
     pub(crate) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
+        self.heard = Some((reply.remaining, now + reply.refill_in));
         let had = reply.granted.saturating_add(reply.remaining);
         if self.refusal.is_some_and(|refusal| had >= refusal.cost) {
             self.refusal = None;
@@ -232,6 +236,27 @@ impl<W: Waiter> Holding<W> {
         if reply.remaining < quota.lease() {
             self.lease.pause_ahead(reply.refill_in, now);
         }
+    }
+
+    /// Returns the tokens that are left by the last answer, the lease and the refills since, and the time until the next.
+    pub(crate) fn left(&self, rate: QuotaRate, now: MonoTime) -> Option<(u64, Duration)> {
+        let (tokens, refill_at) = self.heard?;
+        let every = Duration::from_millis(rate.every_ms());
+        let late = now.since(refill_at).as_nanos();
+        let refills = if now < refill_at { 0 } else { 1 + late / every.as_nanos() };
+        let added = refills.saturating_mul(u128::from(rate.refill()));
+        let leased = if self.lease.is_over(now) { 0 } else { self.lease.tokens() };
+        let tokens = added.saturating_add(u128::from(tokens)).saturating_add(u128::from(leased));
+        let reset = match refills {
+            0 => refill_at.since(now),
+            _ => every.saturating_sub(Duration::from_nanos(u64::try_from(late % every.as_nanos()).unwrap_or(0))),
+        };
+        Some((u64::try_from(tokens).unwrap_or(u64::MAX).min(rate.max()), reset))
+    }
+
+    /// Forgets what the store said, because it does not answer now.
+    pub(crate) fn forget(&mut self) {
+        self.heard = None;
     }
 
     /// Ends the call without an answer: nobody waits for it any more.

@@ -198,3 +198,23 @@ async fn tokens_that_would_return_only_after_the_refill_are_not_given_back() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((memory.debited_and_given(), quotas.counters().late), ((4, 0), 1));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_counts_the_lease_and_refills() {
+    for lease in [1, 100] {
+        let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, lease)]);
+        let quotas = on(&memory);
+        let left = || quotas.left(&quota[0], "acme").map(|left| (left.remaining, left.reset.as_secs().div_ceil(60)));
+        assert_eq!(left(), None, "nothing was heard");
+        for taken in 1..=300 {
+            assert_eq!(take(&quotas, &quota, "acme", 1).await, Exact::Granted);
+            turn().await;
+            assert_eq!(left(), Some((1_000 - taken, 60)), "lease {lease}");
+        }
+        tokio::time::sleep(Duration::from_secs(3_600 + 1_800)).await;
+        assert_eq!(left(), Some((1_000, 30)), "after a refill");
+        memory.behave(Behaviour::Silent);
+        let _ = take(&quotas, &quota, "acme", 999).await;
+        assert_eq!(left(), None, "the store does not answer");
+    }
+}
