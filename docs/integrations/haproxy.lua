@@ -29,7 +29,7 @@ local function ask(txn)
     headers["access-control-request-method"] = sent["access-control-request-method"] and { "GET" }
     for _, name in ipairs({ "bucket", "tenant", "cost" }) do
         local value = txn:get_var("txn.plimsoll_" .. name)
-        headers["x-plimsoll-" .. name] = value and matching(tostring(value), "^[%w._:/@-]+$")
+        headers["x-plimsoll-" .. name] = value and matching(tostring(value), "^[^%c]+$")
     end
     return core.httpclient():get({
         url = ASK,

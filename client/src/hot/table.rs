@@ -28,7 +28,7 @@ const DECLARED_KEYS: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketPlace {
     pub(crate) bucket: u32,
-    /// The key of the default class, which tenants without room or with an invalid name share.
+    /// The key of the default class, which empty tenants and those without room share.
     pub(crate) default_key: u32,
     /// The slot of that key.
     pub(crate) default_slot: u32,

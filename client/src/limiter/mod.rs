@@ -159,7 +159,7 @@ impl Limiter {
         Ok(BucketHandle { table: Arc::clone(&self.table), place })
     }
 
-    /// Decides by names. A tenant with an invalid name, or without room in the table, counts as the default
+    /// Decides by names. An empty tenant, or one without room in the table, counts as the default
     /// class. A request for a bucket without room is admitted.
     pub fn admit(&self, bucket: &str, tenant: &str) -> Verdict {
         match self.table.target_by_names(bucket, tenant) {

@@ -22,10 +22,16 @@ use crate::warning::{self, Floor, Warning};
 use crate::yaml::{
     Checked, Document, FILE_BYTES_MAX, Fault, Field, NESTING_MAX, Place, PolicyError, Source, hint,
 };
-use plimsoll_core::names::{DEFAULT_TENANT, Name, Tenant};
+use plimsoll_core::names::{DEFAULT_TENANT, Encoded, Name, Tenant};
 use plimsoll_core::quota::Quota;
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
+
+/// Returns the name of the tenant that a text would be, if callers sent it.
+fn tenant_hint(text: &str) -> String {
+    let named = |name: Encoded<'_>| format!("a tenant that sends this text has the name `{}`", &*name);
+    Encoded::of(text).map_or_else(|| NAME_HINT.to_owned(), named)
+}
 
 /// The content of `tenants.yaml`.
 struct Sharing {
@@ -129,7 +135,7 @@ fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let has_default = spec.tenants.contains_key(DEFAULT_TENANT);
     for (name, spec) in spec.tenants {
         let field = field.then(&name);
-        let key = Tenant::new(&name).map_err(|e| field.refuse_name(e, NAME_HINT));
+        let key = Tenant::new(&name).map_err(|e| field.refuse_name(e, &tenant_hint(&name)));
         match key.and_then(|key| Ok((key, TenantPolicy::read(spec, &field)?))) {
             Ok((key, tenant)) => {
                 warnings.extend(warning::of_tenant(&field, &tenant));

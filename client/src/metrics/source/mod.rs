@@ -52,7 +52,7 @@ impl Source {
             &[],
             plain(table.untracked()),
         ));
-        let help = "Requests whose tenant is no valid name, and that count for the class `default`.";
+        let help = "Requests whose tenant is empty, and that count for the class `default`.";
         families.push(Family::counter(
             "plimsoll_tenants_invalid_total",
             help,
