@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use plimsoll_core::names::{DEFAULT_TENANT, Encoded, InvalidName, check_name};
 
+use crate::hot::decision::COST_MAX;
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;

@@ -142,8 +142,7 @@ impl Interner {
         let hash = self.hash(owner, name);
         match self.slots.find(hash) {
             Some(word) => Lookup::Found(word),
-            None if check_name(name).is_err() => Lookup::Invalid,
-            None => self.insert_new(hash, owner, name),
+            None => self.insert_plain(hash, owner, name),
         }
     }
 
@@ -174,6 +173,13 @@ impl Interner {
             name => hasher.write(name),
         }
         hasher.finish()
+    }
+
+    /// Inserts what a lookup missed, if it is a name as it is.
+    #[cold]
+    #[inline(never)]
+    fn insert_plain(&self, hash: u64, owner: u32, name: &str) -> Lookup {
+        if check_name(name).is_ok() { self.insert_new(hash, owner, name) } else { Lookup::Invalid }
     }
 
     /// Inserts a valid name that a lookup missed, if it may have an id.
