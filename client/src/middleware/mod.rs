@@ -151,8 +151,8 @@ mod service;
 mod stacked;
 mod tenant;
 
-pub use crate::hot::thread_counters::Pass;
 pub use crate::hot::decision::COST_MAX;
+pub use crate::hot::thread_counters::Pass;
 pub use extract::{Charge, Decision, Extract};
 pub use layer::LoadShedLayer;
 pub use refusal::{ERROR_DOMAIN, RateLimitHeaders, RefusalFormat, RefusalOf, Refused, quota_fields};

@@ -165,8 +165,13 @@ fn shape() {
         ("fairness: {}\n", (1, 1), "tenants", "`tenants` is missing"),
         ("tenants: {}\n", (1, 1), "tenants.default", "`default` is missing"),
         ("tenants: { a: {} }\n", (1, 1), "tenants.default", "add `default: {}`"),
-        ("tenants:\n  default: {}\n  auth0|1a: {}\n", (3, 3), "tenants.auth0|1a", "has the name `auth0%7C1a`"),
-        ("tenants:\n  default: {}\n  a%7c: {}\n", (3, 3), "tenants.a%7c", "in upper case"),
+        (
+            "tenants:\n  default: {}\n  auth0|1a: {}\n",
+            (3, 3),
+            "tenants.\"auth0|1a\"",
+            "has the name `auth0%7C1a`",
+        ),
+        ("tenants:\n  default: {}\n  a%7c: {}\n", (3, 3), "tenants.\"a%7c\"", "in upper case"),
         (
             "tenants:\n  default: {}\n  a: { wieght: 1 }\n",
             (3, 8),

@@ -146,8 +146,7 @@ impl<'a> Deciders<'a> {
             decision.set(self.limiter.decide_with_quotas(decision.key(), None).await);
             return decision.decided.verdict.is_admit();
         }
-        let keys: SmallVec<[KeyRequest<'_>; FEW]> =
-            decisions.iter().flatten().map(Decision::key).collect();
+        let keys: SmallVec<[KeyRequest<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
         if keys.is_empty() {
             return true;
         }

@@ -148,7 +148,13 @@ impl KeyHandle {
     #[inline]
     pub(crate) fn step_by_quotas(&self, cost: u32, trace: impl FnOnce() -> Option<TraceId>) -> Option<Step> {
         let quotas = self.table.quotas_of(self.bucket_id())?;
-        Some(self.table.decide_layered(&quotas, (self.bucket_id(), self.tenant()), self.target(), cost, trace()))
+        Some(self.table.decide_layered(
+            &quotas,
+            (self.bucket_id(), self.tenant()),
+            self.target(),
+            cost,
+            trace(),
+        ))
     }
 }
 

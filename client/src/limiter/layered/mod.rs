@@ -19,9 +19,9 @@ mod together;
 pub use exact::QuotaLeft;
 #[cfg(any(feature = "quota", feature = "testing"))]
 pub(crate) use exact::{Asked, Exact, Taking};
+pub(super) use one::name_of;
 #[cfg(feature = "middleware")]
 pub(crate) use one::{Asking, Step};
-pub(super) use one::name_of;
 pub(crate) use store::Store;
 
 pub(crate) use tally::QuotaTally;

@@ -184,13 +184,13 @@ async fn handles_ask_the_quotas_and_synchronous_decisions_do_not() {
     assert!(!api.admit_n_with_quotas("acme", 1).await.is_admit());
     assert!(api.admit("acme").is_admit() && api.key("acme").admit().is_admit());
     for tenant in ["auth0|1a", "auth0|1b", "default"] {
-        assert!(api.admit_with_quotas(tenant).await.is_admit() && api.key(tenant).admit_with_quotas().await.is_admit());
+        assert!(
+            api.admit_with_quotas(tenant).await.is_admit()
+                && api.key(tenant).admit_with_quotas().await.is_admit()
+        );
     }
     assert!(!api.admit_with_quotas("auth0|1a").await.is_admit(), "by a handle or by name, it is one tenant");
-    assert!(
-        !api.admit_with_quotas("").await.is_admit(),
-        "empty names share the quota of the default class"
-    );
+    assert!(!api.admit_with_quotas("").await.is_admit(), "empty names share the quota of the default class");
 }
 
 #[tokio::test]

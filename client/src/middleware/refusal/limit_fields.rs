@@ -96,7 +96,13 @@ impl Quota {
 
 /// Returns the state of a bucket: `"checkout";r=0;t=1`.
 fn state(bucket: &str, remaining: u64, wait_seconds: u64) -> Option<String> {
-    list(bucket, [(KeyRef::constant("r"), remaining.min(INTEGER_MAX)), (KeyRef::constant("t"), wait_seconds.min(INTEGER_MAX))])
+    list(
+        bucket,
+        [
+            (KeyRef::constant("r"), remaining.min(INTEGER_MAX)),
+            (KeyRef::constant("t"), wait_seconds.min(INTEGER_MAX)),
+        ],
+    )
 }
 
 /// Serializes a list of one item with parameters.

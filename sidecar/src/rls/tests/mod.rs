@@ -74,8 +74,7 @@ impl Sidecar {
         input::check(request)?;
         let in_force = self.service.limits.in_force();
         let deciders = self.service.deciders(&in_force.rules);
-        let decisions =
-            deciders.decide(request, now).now_or_never().expect("the fake store answers at once");
+        let decisions = deciders.decide(request, now).now_or_never().expect("the fake store answers at once");
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.at_s.get());
         let (response, more) = response::of(&decisions, || at);
         let encoded = [response.encode_to_vec(), more.into()].concat();

@@ -97,9 +97,10 @@ fn quota_takes_all_hits_and_the_coin_its_most() {
         let asked = RateLimitRequest { hits_addend, ..request(vec![descriptor(&[("account", "acme")])]) };
         sidecar.ask(&asked).unwrap().overall_code()
     };
-    assert_eq!([ask(u32::MAX), ask(705_032_705), ask(705_032_704), ask(1)].map(|code| code == Code::Ok), [
-        true, false, true, false,
-    ]);
+    assert_eq!(
+        [ask(u32::MAX), ask(705_032_705), ask(705_032_704), ask(1)].map(|code| code == Code::Ok),
+        [true, false, true, false,]
+    );
     let counts = sidecar.counts("checkout");
     assert_eq!((counts.offered, counts.refused), (40_000, 20_000), "a refusal that is new is offered");
 
@@ -116,13 +117,17 @@ fn admitted_request_shows_what_is_left() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 100.0).unwrap();
     sidecar.plane.quota("checkout", 3, HOUR).unwrap();
-    let ask = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]));
+    let ask =
+        || sidecar.ask(&request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]));
     for remaining in [2, 1, 0] {
         let response = ask().unwrap();
         assert_eq!(response.overall_code(), Code::Ok);
         let [status, other] = response.statuses.as_slice() else { panic!("two statuses") };
         let limit = status.current_limit.clone().unwrap();
-        assert_eq!((limit.requests_per_unit, limit.unit(), status.limit_remaining), (3, Unit::Hour, remaining));
+        assert_eq!(
+            (limit.requests_per_unit, limit.unit(), status.limit_remaining),
+            (3, Unit::Hour, remaining)
+        );
         assert_eq!(status.duration_until_reset.unwrap().seconds, 3_600);
         assert_eq!(other.duration_until_reset, None, "no quota");
         let state = format!("\"checkout\";r={remaining};t=3600");

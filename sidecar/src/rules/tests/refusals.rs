@@ -37,10 +37,22 @@ fn fault_of_a_descriptor_has_its_remedy() {
             "leave `value` out",
         ),
         ("{ key: a, bucket: 'b c' }", "descriptors.0.bucket: a name consists of letters", "1 to 128"),
-        ("{ key: a, value: x*y, bucket: b }", "value: `*` stands for any text at the end alone", "one `*` at the end"),
-        ("{ key: a, value: x*y*, bucket: b }", "value: `*` stands for any text at the end alone", "one `*` at the end"),
+        (
+            "{ key: a, value: x*y, bucket: b }",
+            "value: `*` stands for any text at the end alone",
+            "one `*` at the end",
+        ),
+        (
+            "{ key: a, value: x*y*, bucket: b }",
+            "value: `*` stands for any text at the end alone",
+            "one `*` at the end",
+        ),
         ("{ key: a, bucket: b, tenant: '' }", "descriptors.0.tenant: a name must not be empty", "`default`"),
-        ("{ key: a, bucket: b, tenant: a%7Cb }", "descriptors.0.tenant: a tenant in rules has no `%`", "`auth0|1a`"),
+        (
+            "{ key: a, bucket: b, tenant: a%7Cb }",
+            "descriptors.0.tenant: a tenant in rules has no `%`",
+            "`auth0|1a`",
+        ),
         (
             "{ key: a, bucket: b, tenant: { entry: b } }",
             "tenant.entry: no entry `b` on the way to this rule",

@@ -249,7 +249,8 @@ impl<W: Waiter> Holding<W> {
         let tokens = added.saturating_add(u128::from(tokens)).saturating_add(u128::from(leased));
         let reset = match refills {
             0 => refill_at.since(now),
-            _ => every.saturating_sub(Duration::from_nanos(u64::try_from(late % every.as_nanos()).unwrap_or(0))),
+            _ => every
+                .saturating_sub(Duration::from_nanos(u64::try_from(late % every.as_nanos()).unwrap_or(0))),
         };
         Some((u64::try_from(tokens).unwrap_or(u64::MAX).min(rate.max()), reset))
     }

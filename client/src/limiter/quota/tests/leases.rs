@@ -204,7 +204,8 @@ async fn what_is_left_counts_the_lease_and_refills() {
     for lease in [1, 100] {
         let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, lease)]);
         let quotas = on(&memory);
-        let left = || quotas.left(&quota[0], "acme").map(|left| (left.remaining, left.reset.as_secs().div_ceil(60)));
+        let left =
+            || quotas.left(&quota[0], "acme").map(|left| (left.remaining, left.reset.as_secs().div_ceil(60)));
         assert_eq!(left(), None, "nothing was heard");
         for taken in 1..=300 {
             assert_eq!(take(&quotas, &quota, "acme", 1).await, Exact::Granted);
