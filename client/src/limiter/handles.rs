@@ -147,7 +147,7 @@ impl KeyHandle {
 
     /// Decides for a request that counts as `cost` requests: by one independent draw, admitted or refused as
     /// a whole, and taking `cost` tokens of a guard. A cost above the guard's depth passes when the guard is
-    /// full, and leaves a debt. A cost of 0 is admitted and not counted.
+    /// full, and leaves a debt; more than 10,000 count as so many. A cost of 0 is admitted and not counted.
     #[inline]
     pub fn admit_n(&self, cost: u32) -> Verdict {
         decide_n(&self.table, self.target(), cost)
