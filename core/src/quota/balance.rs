@@ -21,7 +21,7 @@ pub struct Balance {
 pub enum Refill {
     /// The phase stays.
     OnPhase,
-    /// The next refill comes one whole interval after the take.
+    /// The next refill comes one whole interval after the take, or after the last refill if that is later.
     Strict,
 }
 
@@ -57,7 +57,8 @@ impl Balance {
         if take > 0 {
             new.tokens = before.saturating_sub(take);
             if new.tokens == 0 && refill == Refill::Strict {
-                new.refilled_at_ms = at_ms;
+                // A late take must not bring refills back that were counted.
+                new.refilled_at_ms = new.refilled_at_ms.max(at_ms);
             }
             *self = new;
         }

@@ -2,6 +2,7 @@
 
 mod attached;
 mod balance;
+mod clock;
 mod definition;
 mod gcra;
 mod rate;
@@ -10,6 +11,7 @@ mod tests;
 
 pub use attached::{BucketQuotas, InvalidBucketQuotas};
 pub use balance::{Balance, Refill, Session};
+pub use clock::{ClockReading, QuotaClock, QuotaTime, SavedClock, unsure_ms};
 pub use definition::{InvalidQuota, LEASE_MAX, OnStoreError, QUOTAS_PER_BUCKET_MAX, Quota, QuotaKey};
 pub use gcra::{Gcra, GcraRate, InvalidGcraRate, Throttled};
 pub use rate::{InvalidQuotaRate, QuotaRate, TOKENS_MAX};

@@ -106,6 +106,11 @@ fn time_before_the_last_refill_adds_nothing() {
 }
 
 #[test]
+fn late_strict_take_keeps_the_phase() {
+    check_takes(rate(10, 10, 1_000), Refill::Strict, &[(9_000, 10, 10), (0, 1, 0), (9_000, 10, 0), (10_000, 10, 10)]);
+}
+
+#[test]
 fn session_begins_where_there_were_enough_tokens() {
     let rate = rate(1, 1, 30_000);
     let mut balance = Balance::full(rate, 5_000);

@@ -1,6 +1,7 @@
 //! Tests of token buckets, throttles and leases, with times that callers give.
 
 mod balance;
+mod clock;
 mod gcra;
 mod leases;
 mod model;

@@ -30,7 +30,7 @@ impl Model {
         if take > 0 {
             tokens = (tokens - i128::from(take)).max(0);
             if is_strict && tokens == 0 {
-                next = i128::from(at) + i128::from(self.rate.every_ms());
+                next = next.max(i128::from(at) + i128::from(self.rate.every_ms()));
             }
             (self.tokens, self.next_refill) = (tokens, next);
         }
@@ -151,6 +151,28 @@ proptest! {
                     prop_assert!(sum <= rate.max() + rate.refill() * refills);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn late_takes_are_granted_no_refill_twice(
+        rate in any_rate(),
+        takes in vec((0..9_u64, any::<bool>(), any::<bool>()), 80),
+        times in any_times(true),
+    ) {
+        let begin = 1_000;
+        let mut balance = Balance::full(rate, begin);
+        let (mut now, mut latest, mut granted) = (begin as i64, begin, 0);
+        for ((take, is_strict, is_session), passed) in takes.into_iter().zip(times) {
+            now = (now + passed).max(0);
+            latest = latest.max(now as u64);
+            let refill = if is_strict { Refill::Strict } else { Refill::OnPhase };
+            let before = match is_session {
+                true => balance.sessionize(rate, now as u64, take).tokens_before,
+                false => balance.reduce(rate, now as u64, take, refill),
+            };
+            granted += if before >= take { take } else { 0 };
+            prop_assert!(granted <= rate.max() + rate.refill() * ((latest - begin) / rate.every_ms()));
         }
     }
 
