@@ -37,6 +37,9 @@ pub struct Args {
     /// Memory for buckets in MiB; others are read from disk
     #[arg(long, env = "PLIMSOLL_CACHE_MIB", value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u64).range(16..=65_536))]
     pub cache_mib: u64,
+    /// Time by which AT may be ahead of the clock of the server: a key that has met a later time gets no refill until then
+    #[arg(long, env = "PLIMSOLL_AT_AHEAD_MAX", value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    pub at_ahead_max: Duration,
     /// Certificates, tokens and exceptions.
     #[command(flatten)]
     pub security: SecurityArgs,

@@ -52,6 +52,20 @@ pub enum Operation<'a> {
     },
 }
 
+impl<'a> Operation<'a> {
+    /// Returns the keys of its buckets.
+    pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+        let (one, several) = match self {
+            Self::Reduce { bucket, .. } | Self::Sessionize { bucket, .. } | Self::Give { bucket, .. } => {
+                (Some(bucket.key), &[][..])
+            }
+            Self::Throttle { key, .. } => (Some(*key), &[][..]),
+            Self::Take(demands) => (None, &demands[..]),
+        };
+        one.into_iter().chain(several.iter().map(|demand| demand.bucket.key))
+    }
+}
+
 /// A token bucket: its parameters are a part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BucketName<'a> {

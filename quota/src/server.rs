@@ -1,7 +1,7 @@
 //! A quota server from its start to its end: it opens the store and sockets, serves the ports, and saves what is left.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{self, Ports, Sources};
 use crate::args::{Args, Durability, Error};
 use crate::engine::{Engine, Settings};
-use crate::resp::{self, Counters, Port};
+use crate::resp::{self, Counters, Leases, Port};
 
 /// The sockets of a quota server.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub struct Server {
     engine: Engine,
     security: Opened,
     durability: Durability,
+    at_ahead_max: Duration,
 }
 
 /// Runs a quota server until `shutdown` is cancelled.
@@ -72,7 +73,8 @@ impl Server {
             durability: args.durability,
             cache_bytes: args.cache_mib << 20,
         };
-        Ok(Self { engine: Engine::open(&settings)?, security, durability: args.durability })
+        let engine = Engine::open(&settings)?;
+        Ok(Self { engine, security, durability: args.durability, at_ahead_max: args.at_ahead_max })
     }
 
     /// Serves until `shutdown` is cancelled, then answers what was read and saves all balances.
@@ -80,11 +82,12 @@ impl Server {
     /// # Errors
     /// When the address of a socket cannot be read, or the balances cannot be saved.
     pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
-        let Self { engine, security, durability } = self;
+        let Self { engine, security, durability, at_ahead_max } = self;
         let (listen, admin) = (listeners.resp.local_addr()?, listeners.admin.local_addr()?);
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
         let (ports, counters, access) = (Ports::new(), Counters::default(), security.access().clone());
-        let port = port(listen, &engine, &security, &ports, &counters);
+        let at_ahead_max_ms = u64::try_from(at_ahead_max.as_millis()).unwrap_or(u64::MAX);
+        let port = Port { at_ahead_max_ms, ..port(listen, &engine, &security, &ports, &counters) };
         let connections = ports.admin.clone();
         let sources = Sources { engine: engine.clone(), ports, resp: counters, security, durability };
         let routes = admin::routes(sources);
@@ -112,6 +115,8 @@ fn port(address: SocketAddr, engine: &Engine, security: &Opened, ports: &Ports, 
         engine: engine.clone(),
         counters: counters.clone(),
         access: security.access().clone(),
+        leases: Leases::default(),
+        at_ahead_max_ms: 0,
         certificates: security.certificates().filter(|_| is_beyond_loopback).cloned(),
         needs_token: is_beyond_loopback,
         connections: ports.resp.clone(),

@@ -6,6 +6,7 @@ mod limiter;
 mod local_caller;
 #[cfg(feature = "testing")]
 pub mod matrix;
+mod quota_rights;
 mod refusal;
 mod role;
 mod routes;
@@ -19,6 +20,7 @@ use axum::http::{HeaderMap, HeaderName, Method};
 use axum::response::Response;
 use plimsoll_tls::Certificates;
 
+pub use self::quota_rights::{InvalidQuotaRights, QuotaRight, QuotaRights};
 pub use self::refusal::Denied;
 pub use self::role::{Caller, Role};
 pub use self::routes::{Needs, Route, Routes};
@@ -62,6 +64,21 @@ pub struct Rules {
 #[derive(Clone, Debug)]
 pub struct Accepted {
     token: Token,
+}
+
+impl Accepted {
+    /// Returns the name of the token.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.token.name.as_str()
+    }
+
+    /// Returns true if the token has this right for a key at the Redis port of a quota server.
+    #[must_use]
+    pub fn has_right(&self, right: QuotaRight, key: &[u8]) -> bool {
+        let Token { role, rights, .. } = &self.token;
+        rights.as_ref().map_or_else(|| role.has_right(right), |rights| rights.allow(right, key))
+    }
 }
 
 impl Access {
@@ -163,6 +180,12 @@ impl Access {
                 Err(self.inner.refusals.answer(from, Needed::Password, ("AUTH", ""), &refusal))
             }
         }
+    }
+
+    /// Counts a command that an accepted token has no right to, logs it within bounds, and returns the error with its reason.
+    #[must_use]
+    pub fn deny_command(&self, from: IpAddr, command: &str, reason: String) -> String {
+        self.inner.refusals.answer(from, Needed::Right, (command, ""), &Refusal::Right(reason)).error
     }
 
     /// Returns true if a token that a connection presented is accepted now.

@@ -16,8 +16,8 @@ use crate::body::error_response;
 /// The reason of a request beyond the limit of failed attempts.
 const LIMITED: &str = "limited";
 /// Every reason for which requests are counted.
-const REASONS: [&str; 7] =
-    ["closed", "no_token", "not_local", "malformed_token", "unknown_token", "role", LIMITED];
+const REASONS: [&str; 8] =
+    ["closed", "no_token", "not_local", "malformed_token", "unknown_token", "role", "right", LIMITED];
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(super) enum Refusal {
         /// Its role.
         held: Role,
     },
+    /// The token is accepted, and has no right to the command, for a reason.
+    Right(String),
 }
 
 /// The permission that a refused request lacks.
@@ -50,6 +52,8 @@ pub(super) enum Needed<'a> {
     Token(&'a HeaderName),
     /// A token of any role, which the command `AUTH` presents.
     Password,
+    /// A right of an accepted token to a command.
+    Right,
 }
 
 /// The answer to a request that is refused for its token, in no format.
@@ -86,6 +90,7 @@ impl Refusal {
             Self::Malformed(_) => "malformed_token",
             Self::UnknownToken => "unknown_token",
             Self::Role { .. } => "role",
+            Self::Right(_) => "right",
         }
     }
 
@@ -98,7 +103,7 @@ impl Refusal {
                     Needed::Role(_) => {
                         ", or with --admin-open-on-loopback to accept programs on its machine without one"
                     }
-                    Needed::Token(_) | Needed::Password => "",
+                    Needed::Token(_) | Needed::Password | Needed::Right => "",
                 };
                 format!("{needs}, and {port} accepts no token: start the process with --tokens FILE{open}")
             }
@@ -112,6 +117,7 @@ impl Refusal {
                 "{needs}, and the token is not among those of {port}: use one of its --tokens file, where `plimsoll \
                  tokens` enters one"
             ),
+            Self::Right(reason) => reason.clone(),
             Self::Role { name, held } => format!(
                 "{needs}, and the token `{name}` has the role {held}: use a token of a higher role, or change its \
                  role in the --tokens file"
@@ -125,7 +131,7 @@ impl Needed<'_> {
         match self {
             Self::Role(role) => format!("this route needs the role {role}"),
             Self::Token(_) => "a request from another machine needs a token".to_owned(),
-            Self::Password => "a connection from another machine needs a token".to_owned(),
+            Self::Password | Self::Right => "a connection from another machine needs a token".to_owned(),
         }
     }
 
@@ -135,7 +141,7 @@ impl Needed<'_> {
             Self::Token(header) => {
                 format!("send it in the header `{header}`, or as `authorization: Bearer TOKEN`")
             }
-            Self::Password => "send it as the password".to_owned(),
+            Self::Password | Self::Right => "send it as the password".to_owned(),
         }
     }
 
@@ -145,13 +151,14 @@ impl Needed<'_> {
             Self::Role(_) => "admin request refused",
             Self::Token(_) => "request without a valid token refused",
             Self::Password => "connection without a valid token refused",
+            Self::Right => "command without a right refused",
         }
     }
 
     const fn port(self) -> &'static str {
         match self {
             Self::Role(_) => "this admin port",
-            Self::Token(_) | Self::Password => "this port",
+            Self::Token(_) | Self::Password | Self::Right => "this port",
         }
     }
 }
@@ -185,7 +192,7 @@ impl Refusals {
         (method, path): (&str, &str),
         refusal: &Refusal,
     ) -> Denied {
-        let is_attempt = !matches!(refusal, Refusal::Role { .. });
+        let is_attempt = !matches!(refusal, Refusal::Role { .. } | Refusal::Right(_));
         let (limited, is_logged) = self.state.with(|state, now| {
             let limited = is_attempt.then(|| state.limiter.attempt(now, Source::from(from)).err()).flatten();
             let reason = if limited.is_some() { LIMITED } else { refusal.reason() };

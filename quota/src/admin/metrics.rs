@@ -17,6 +17,18 @@ pub(super) fn page(sources: &Sources) -> String {
     let stats = engine.stats();
     add_memory_to(&mut page, &stats);
     add_commits_to(&mut page, &stats);
+    page.counter(
+        "plimsoll_quota_clock_steps_total",
+        "Steps of the wall clock of the machine; refills go on without them.",
+        &[],
+        plain(stats.clock_steps as f64),
+    );
+    page.gauge(
+        "plimsoll_quota_clock_unsure",
+        "1 if buckets were refilled at the start for more than an hour that only the wall clock told.",
+        &[],
+        plain(stats.clock_unsure as f64),
+    );
     page.gauge(
         "plimsoll_quota_ready",
         "1 while the store is open and answers.",

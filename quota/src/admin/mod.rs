@@ -9,8 +9,6 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
-use std::time::SystemTime;
-
 use axum::Json;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
@@ -42,10 +40,4 @@ pub(crate) fn routes(sources: Sources) -> Routes {
     server::routes(page, move || engine.is_ready())
         .viewer(Method::GET, "/status", status)
         .merge(quota_routes::routes(sources.engine))
-}
-
-/// The server's clock in milliseconds since 1970.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

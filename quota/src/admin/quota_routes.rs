@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::{JsonBody, error_response};
+use plimsoll_core::quota::QuotaTime;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -16,7 +17,6 @@ use super::api::{
     TOP, TOP_DEFAULT, TOP_MAX, Top, TopKey,
 };
 use super::key_text::{InvalidKey, decode, escape, unescape};
-use super::unix_ms;
 use crate::engine::{BucketKind, BucketState, Engine, TopEntry};
 use crate::operation::Unavailable;
 
@@ -82,9 +82,10 @@ async fn list(State(engine): State<Engine>, Params(query): Params<ListQuery>) ->
     if !(1..=PAGE_MAX).contains(&limit) {
         return error_response(StatusCode::BAD_REQUEST, format_args!("limit: give 1 to {PAGE_MAX}"));
     }
-    match engine.list(unix_ms(), &prefix, after.as_deref(), limit).await {
+    let now = engine.now();
+    match engine.list(now.ms, &prefix, after.as_deref(), limit).await {
         Ok(page) => Json(Buckets {
-            buckets: page.entries.iter().map(status).collect(),
+            buckets: page.entries.iter().map(|bucket| status(bucket, now)).collect(),
             next: page.next.map(|next| escape(&next)),
         })
         .into_response(),
@@ -97,10 +98,12 @@ async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> R
         Ok(key) => key,
         Err(error) => return invalid("key", &error),
     };
-    match engine.get(unix_ms(), &key).await {
+    let now = engine.now();
+    match engine.get(now.ms, &key).await {
         Ok(buckets) if buckets.is_empty() => unknown(&query.key),
         Ok(buckets) => {
-            Json(Buckets { buckets: buckets.iter().map(status).collect(), next: None }).into_response()
+            let buckets = buckets.iter().map(|bucket| status(bucket, now)).collect();
+            Json(Buckets { buckets, next: None }).into_response()
         }
         Err(error) => unavailable(error),
     }
@@ -193,14 +196,14 @@ impl ResetFailed {
 }
 
 async fn reset_one(engine: &Engine, key: &[u8]) -> Result<u64, ResetFailed> {
-    engine.reset(unix_ms(), key).await.map_err(|error| ResetFailed::Store(error, 0))
+    engine.reset(engine.now().ms, key).await.map_err(|error| ResetFailed::Store(error, 0))
 }
 
 async fn reset_all(engine: &Engine, prefix: &[u8]) -> Result<u64, ResetFailed> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut after = None;
     loop {
-        let page = engine.list(unix_ms(), prefix, after.as_deref(), PAGE_MAX).await;
+        let page = engine.list(engine.now().ms, prefix, after.as_deref(), PAGE_MAX).await;
         let page = page.map_err(|error| ResetFailed::Store(error, 0))?;
         keys.extend(page.entries.into_iter().map(|bucket| bucket.key));
         // A key has one bucket for each set of parameters, and they follow each other.
@@ -215,17 +218,18 @@ async fn reset_all(engine: &Engine, prefix: &[u8]) -> Result<u64, ResetFailed> {
     }
     let mut buckets = 0;
     for key in keys {
-        let done = engine.reset(unix_ms(), &key).await;
+        let done = engine.reset(engine.now().ms, &key).await;
         buckets += done.map_err(|error| ResetFailed::Store(error, buckets))?;
     }
     Ok(buckets)
 }
 
-fn status(bucket: &BucketState) -> BucketStatus {
+/// Returns a bucket as operators see it, with times by the wall clock.
+fn status(bucket: &BucketState, now: QuotaTime) -> BucketStatus {
     let holds = match bucket.kind {
         BucketKind::Tokens { rate, balance } => {
             let is_full = balance.tokens >= rate.max();
-            let unless_full = |time: Option<u64>| if is_full { None } else { time };
+            let unless_full = |time: Option<u64>| time.filter(|_| !is_full).map(|time| now.wall_of(time));
             Holds::Tokens {
                 tokens: balance.tokens,
                 max: rate.max(),
@@ -235,7 +239,9 @@ fn status(bucket: &BucketState) -> BucketStatus {
                 full_at_ms: unless_full(balance.holds_at_ms(rate, rate.max())),
             }
         }
-        BucketKind::Throttle { gcra } => Holds::Throttle { at_rest_ms: gcra.arrival_ns / 1_000_000 },
+        BucketKind::Throttle { gcra } => {
+            Holds::Throttle { at_rest_ms: now.wall_of(gcra.arrival_ns / 1_000_000) }
+        }
     };
     BucketStatus { key: escape(&bucket.key), holds }
 }

@@ -5,6 +5,7 @@
 //! [`STORE_DEADLINE`]; then the operation is answered [`Unavailable`](crate::operation::Unavailable).
 
 mod apply;
+mod clock;
 mod commits;
 mod operator;
 mod reader;
@@ -32,7 +33,9 @@ use std::time::{Duration, Instant};
 
 use crate::args::Durability;
 use crate::store::{DatabaseStore, Store, caught};
+use clock::Clock;
 use commits::Committer;
+use plimsoll_core::quota::QuotaTime;
 use reader::{Readers, read_all};
 use shared::Shared;
 
@@ -102,7 +105,8 @@ impl Engine {
         clock: Arc<AtomicU64>,
         number: u64,
     ) -> Result<Self, OpenError> {
-        let shared = Arc::new(Shared::new(settings, store, clock, number));
+        let time = Clock::open(&settings.data)?;
+        let shared = Arc::new(Shared::new(settings, store, (clock, time), number));
         let (readers, queues) = Readers::new();
         let mut threads = Threads { shared: shared.clone(), threads: Vec::new() };
         let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
@@ -126,6 +130,11 @@ impl Engine {
         Ok(Self { shared, readers, _threads: Arc::new(threads) })
     }
 
+    /// Returns the time of the server's clock.
+    pub fn now(&self) -> QuotaTime {
+        self.shared.time.now()
+    }
+
     /// Returns the figures for metrics.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
@@ -142,6 +151,8 @@ impl Engine {
             waiting: shared.progress.waiting() as u64,
             unsaved: shared.progress.unsaved(),
             disk_bytes: shared.disk_bytes.load(Ordering::Relaxed),
+            clock_steps: shared.time.steps.load(Ordering::Relaxed),
+            clock_unsure: shared.time.unsure,
             ..shared.counters.stats()
         }
     }
@@ -154,12 +165,17 @@ impl Engine {
     }
 }
 
-/// Looks at the size of the store, and removes the rows of full buckets from time to time.
+/// Follows the wall clock, looks at the size of the store, and removes the rows of full buckets from time to time.
 fn sweep(shared: &Shared) {
     let mut swept = Instant::now();
     while !shared.is_stopped.load(Ordering::Acquire) {
         // This waits for the disk, as no request may.
         shared.disk_bytes.store(shared.store.disk_bytes(), Ordering::Relaxed);
+        shared.time.now();
+        if let Err(error) = shared.time.keep() {
+            shared.counters.failed();
+            tracing::error!(%error, "the clock of the server cannot be saved; a restart goes on from the last save");
+        }
         thread::park_timeout(SIZE_EVERY);
         if swept.elapsed() >= SWEEP_EVERY {
             swept = Instant::now();

@@ -41,7 +41,7 @@ pub enum BucketKind {
     },
     /// The state of `CL.THROTTLE`.
     Throttle {
-        /// The state; its times are those of the server's clock in nanoseconds since 1970.
+        /// The state; its time is that of the server's clock in nanoseconds.
         gcra: Gcra,
     },
 }

@@ -33,7 +33,7 @@ impl Deadline {
 }
 
 impl Engine {
-    /// Runs operations in order at `now_ms`, the server's clock in milliseconds since 1970, and appends their answers.
+    /// Runs operations in order at `now_ms`, the time of [`Engine::now`], and appends their answers.
     /// Completes at once where all buckets are in memory and no debit must be on disk first.
     pub async fn run(
         &self,

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use foldhash::fast::RandomState;
 
 use super::apply::{Single, apply};
+use super::clock::Clock;
 use super::commits::{Progress, Settling};
 use super::shard::{Saved, Shard};
 use super::stats::Counters;
@@ -29,8 +30,9 @@ pub(super) struct Shared {
     pub(super) cache_bytes: u64,
     /// The bytes of the store on disk, as of the last look.
     pub(super) disk_bytes: AtomicU64,
-    /// The server's clock in milliseconds since 1970, which never goes back.
+    /// The quota time of the last operations, which never goes back.
     pub(super) clock: Arc<AtomicU64>,
+    pub(super) time: Clock,
     hasher: RandomState,
     /// True if a commit is wanted before its time.
     pub(super) is_wanted: AtomicBool,
@@ -71,7 +73,7 @@ impl Shared {
     pub(super) fn new(
         settings: &Settings,
         store: Box<dyn Store>,
-        clock: Arc<AtomicU64>,
+        (clock, time): (Arc<AtomicU64>, Clock),
         number: u64,
     ) -> Self {
         let (count, bytes) = sizes::shards(settings.cache_bytes);
@@ -85,6 +87,7 @@ impl Shared {
             cache_bytes: count as u64 * bytes as u64,
             disk_bytes: AtomicU64::new(0),
             clock,
+            time,
             hasher: RandomState::default(),
             is_wanted: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),

@@ -43,6 +43,10 @@ pub struct Stats {
     pub unsaved: Option<Duration>,
     /// The bytes of the store on disk.
     pub disk_bytes: u64,
+    /// Steps of the wall clock.
+    pub clock_steps: u64,
+    /// 1 if the server began after more than an hour that only the wall clock told.
+    pub clock_unsure: u64,
 }
 
 /// A histogram of times.

@@ -2,12 +2,14 @@
 //! no bucket, in their order.
 
 use bytes::BytesMut;
-use plimsoll_admin::access::Access;
+use plimsoll_admin::access::{Access, Accepted, QuotaRight};
+use plimsoll_core::quota::QuotaTime;
 
 use super::catalog;
-use super::commands::{self, Asked, Entry, Fault, Kind, Least};
+use super::commands::{self, Asked, Entry, Fault, Kind, Least, Verb};
 use super::counters::{Counted, Outcome, Tally};
 use super::input::{self, Arguments};
+use super::leases::Leases;
 use super::reply::{Reply, write_answer};
 use super::session::Session;
 use crate::operation::{Answer, Operation, Unavailable};
@@ -18,6 +20,15 @@ pub const COMMANDS_PER_BATCH_MAX: usize = 1_024;
 pub const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The bytes of a foreign command that an error repeats.
 const REPEATED_BYTES_MAX: usize = 128;
+
+/// What decides about commands, apart from their session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules<'r> {
+    pub(super) access: &'r Access,
+    pub(super) leases: &'r Leases,
+    pub(super) time: QuotaTime,
+    pub(super) at_ahead_max_ms: u64,
+}
 
 /// Commands that are answered together.
 #[derive(Debug, Default)]
@@ -31,6 +42,7 @@ pub(super) struct Batch<'a> {
     pub(super) length: usize,
     pub(super) end: End,
     tally: Tally,
+    time: QuotaTime,
 }
 
 /// The source of the next reply.
@@ -58,8 +70,8 @@ pub(super) enum End {
 
 impl<'a> Batch<'a> {
     /// Reads the commands at the start of `bytes`.
-    pub(super) fn read(bytes: &'a [u8], session: &mut Session, access: &Access) -> Self {
-        let mut batch = Self::default();
+    pub(super) fn read(bytes: &'a [u8], session: &mut Session, rules: Rules<'_>) -> Self {
+        let mut batch = Self { time: rules.time, ..Self::default() };
         let mut arguments = Arguments::new();
         while batch.end == End::Read {
             let rest = bytes.get(batch.length..).unwrap_or_default();
@@ -67,7 +79,7 @@ impl<'a> Batch<'a> {
                 Ok(Some(length)) => {
                     batch.length += length;
                     if let [name, arguments @ ..] = arguments.as_slice() {
-                        batch.follow(name, arguments, session, access);
+                        batch.follow(name, arguments, session, rules);
                     }
                 }
                 Ok(None) => return batch,
@@ -86,7 +98,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Adds one command.
-    fn follow(&mut self, name: &[u8], arguments: &[&'a [u8]], session: &mut Session, access: &Access) {
+    fn follow(&mut self, name: &[u8], arguments: &[&'a [u8]], session: &mut Session, rules: Rules<'_>) {
         let Some(entry) = commands::entry(name) else {
             let text =
                 if session.is_trusted() { Ok(unknown(name, arguments)) } else { Err(Session::refusal()) };
@@ -103,12 +115,32 @@ impl<'a> Batch<'a> {
             return self.fail(session, format!("ERR {}", Fault::Count(entry.name)));
         }
         match ask(entry, arguments) {
-            Some(Ok(Asked { operation, counted, least })) => {
-                self.operations.push(operation);
-                self.steps.push(Step::Answer { counted, least });
+            Some(Ok(asked)) => {
+                let Asked { mut operation, counted, least } = asked;
+                let admitted = admit(entry, &operation, session, rules)
+                    .and_then(|()| at_quota_time(&mut operation, rules).map_err(|fault| format!("ERR {fault}")));
+                match admitted {
+                    Ok(()) => {
+                        self.operations.push(operation);
+                        self.steps.push(Step::Answer { counted, least });
+                    }
+                    Err(text) => self.fail(session, text),
+                }
             }
             Some(Err(fault)) => self.fail(session, format!("ERR {fault}")),
-            None => self.answer(entry, arguments, session, access),
+            None => self.answer(entry, arguments, session, rules.access),
+        }
+    }
+
+    /// Notes what the batch took by the token of the session, which may give it back.
+    pub(super) fn note_leases(&self, answers: &[Result<Answer, Unavailable>], session: &Session, leases: &Leases) {
+        let Some(accepted) = session.accepted() else { return };
+        for (operation, answer) in self.operations.iter().zip(answers) {
+            if let (Operation::Take(demands), Ok(Answer::Taken(taken))) = (operation, answer) {
+                for (demand, taken) in demands.iter().zip(taken) {
+                    leases.note(accepted.name(), &demand.bucket, taken, self.time.ms);
+                }
+            }
         }
     }
 
@@ -178,13 +210,52 @@ impl<'a> Batch<'a> {
                 Step::Answer { counted, least } => {
                     // An engine that answers too few must not shift the replies of others to this command.
                     let answer = answers.next().unwrap_or(&Err(Unavailable::Store));
-                    write_answer(answer, out);
+                    write_answer(answer, self.time, out);
                     self.tally.add(counted, outcome(answer, least));
                 }
             }
         }
         self.tally
     }
+}
+
+/// Checks the rights of the token that the client has presented. One without a token has all of them.
+fn admit(entry: &Entry, operation: &Operation<'_>, session: &Session, rules: Rules<'_>) -> Result<(), String> {
+    let Some(accepted) = session.accepted() else { return Ok(()) };
+    let right = match entry.kind {
+        Kind::Bucket(Verb::Get, _) => QuotaRight::Read,
+        Kind::Give => QuotaRight::Give,
+        _ => QuotaRight::Take,
+    };
+    let may = |right| operation.keys().all(|key| accepted.has_right(right, key));
+    let Operation::Give { bucket, tokens } = operation else {
+        return if may(right) { Ok(()) } else { Err(deny(entry, session, rules, right.as_str())) };
+    };
+    let is_allowed = may(QuotaRight::Reset)
+        || may(right) && rules.leases.give(accepted.name(), bucket, *tokens, rules.time.ms);
+    if is_allowed { Ok(()) } else { Err(deny(entry, session, rules, "give, for what it took before the refill, or reset")) }
+}
+
+fn deny(entry: &Entry, session: &Session, rules: Rules<'_>, right: &str) -> String {
+    let name = session.accepted().map_or("", Accepted::name);
+    let reason = format!(
+        "{} needs the right {right}, which the token `{name}` has not for this key: see the fourth field of its line in the \
+         --tokens file",
+        entry.name
+    );
+    format!("NOPERM {}", rules.access.deny_command(session.ip(), entry.name, reason))
+}
+
+/// Maps the time of the caller, by the wall clock, to that of the server.
+fn at_quota_time(operation: &mut Operation<'_>, rules: Rules<'_>) -> Result<(), Fault> {
+    if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } = operation {
+        let ahead_ms = at_ms.saturating_sub(rules.time.wall_ms());
+        if ahead_ms > rules.at_ahead_max_ms {
+            return Err(Fault::AtAhead { by_s: ahead_ms / 1_000, max_s: rules.at_ahead_max_ms / 1_000 });
+        }
+        *at_ms = rules.time.of_wall(*at_ms);
+    }
+    Ok(())
 }
 
 /// Reads the operation of a command; `None` for one that needs no bucket.

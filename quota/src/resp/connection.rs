@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Port;
-use super::batch::{Batch, End};
+use super::batch::{Batch, End, Rules};
 use super::info;
 use super::input::COMMAND_BYTES_MAX;
 use super::session::Session;
@@ -114,10 +114,14 @@ where
             () = closing.as_mut() => return Ok(Ended::Closed),
         }
         loop {
-            let mut batch = Batch::read(&buffers.input, session, &port.access);
+            let time = port.engine.now();
+            let Port { access, leases, at_ahead_max_ms, .. } = port;
+            let rules = Rules { access, leases, time, at_ahead_max_ms: *at_ahead_max_ms };
+            let mut batch = Batch::read(&buffers.input, session, rules);
             answers.clear();
             if !batch.operations.is_empty() {
-                port.engine.run(unix_ms(), &batch.operations, &mut answers).await;
+                port.engine.run(time.ms, &batch.operations, &mut answers).await;
+                batch.note_leases(&answers, session, leases);
             }
             let (length, end) = (batch.length, std::mem::take(&mut batch.end));
             port.counters.add(&batch.reply(&answers, &mut buffers.output));
@@ -212,10 +216,4 @@ impl Buffers {
         self.output = BytesMut::new();
         self.idle_looks >= IDLE_LOOKS_MAX
     }
-}
-
-/// Returns the time in milliseconds since 1970.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,6 +8,7 @@ mod connection;
 mod counters;
 mod info;
 mod input;
+mod leases;
 mod rehearsal;
 mod reply;
 mod session;
@@ -31,6 +32,8 @@ use tokio_util::task::TaskTracker;
 pub use self::batch::{BATCH_REPLY_BYTES_MAX, COMMANDS_PER_BATCH_MAX};
 pub use self::counters::{COMMANDS, Counters, RESULTS};
 pub use self::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX};
+pub(crate) use self::leases::Leases;
+pub use self::leases::LEASES_MAX;
 pub use self::rehearsal::Rehearsal;
 pub use self::session::CLIENT_NAME_BYTES_MAX;
 
@@ -46,6 +49,9 @@ pub(crate) struct Port {
     pub(crate) engine: Engine,
     pub(crate) counters: Counters,
     pub(crate) access: Access,
+    pub(crate) leases: Leases,
+    /// The time by which `AT` may be ahead of the server's clock, in milliseconds.
+    pub(crate) at_ahead_max_ms: u64,
     /// The certificates for TLS; `None`: plaintext.
     pub(crate) certificates: Option<Certificates>,
     /// True if clients have to authenticate.

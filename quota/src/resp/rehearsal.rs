@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 
 use bytes::{Buf, BytesMut};
 use plimsoll_admin::access::Access;
+use plimsoll_core::quota::QuotaTime;
 
-use super::batch::{Batch, End};
+use super::batch::{Batch, End, Rules};
+use super::leases::Leases;
 use super::session::Session;
 
 /// A connection whose operations are all answered as unavailable.
@@ -13,6 +15,7 @@ use super::session::Session;
 pub struct Rehearsal {
     session: Session,
     access: Access,
+    leases: Leases,
     input: BytesMut,
     output: BytesMut,
     is_open: bool,
@@ -25,6 +28,7 @@ impl Rehearsal {
         Self {
             session: Session::new(1, SocketAddr::from(([127, 0, 0, 1], 0)), needs_token),
             access: Access::default(),
+            leases: Leases::default(),
             input: BytesMut::new(),
             output: BytesMut::new(),
             is_open: true,
@@ -35,7 +39,9 @@ impl Rehearsal {
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         self.input.extend_from_slice(bytes);
         while self.is_open {
-            let mut batch = Batch::read(&self.input, &mut self.session, &self.access);
+            let Self { access, leases, .. } = &*self;
+            let rules = Rules { access, leases, time: QuotaTime::default(), at_ahead_max_ms: u64::MAX };
+            let mut batch = Batch::read(&self.input, &mut self.session, rules);
             let (length, end) = (batch.length, std::mem::take(&mut batch.end));
             batch.reply(&[], &mut self.output);
             self.input.advance(length);

@@ -1,7 +1,7 @@
 //! Replies in the protocol version that the client asked for.
 
 use bytes::BytesMut;
-use plimsoll_core::quota::Throttled;
+use plimsoll_core::quota::{QuotaTime, Throttled};
 use redis_protocol::resp2::encode::extend_encode_borrowed;
 use redis_protocol::resp2::types::{BorrowedFrame, BytesFrame as Resp2};
 use redis_protocol::resp3::types::BytesFrame as Resp3;
@@ -94,15 +94,13 @@ impl Reply {
     }
 }
 
-/// Appends an answer of the engine to what is sent. Both versions of the protocol write it alike.
-pub(super) fn write_answer(answer: &Result<Answer, Unavailable>, out: &mut BytesMut) {
+/// Appends an answer of the engine to what is sent, with times by the wall clock. Both versions of the protocol write it alike.
+pub(super) fn write_answer(answer: &Result<Answer, Unavailable>, time: QuotaTime, out: &mut BytesMut) {
     match answer {
         Ok(Answer::Tokens(tokens)) => write_frame(&number(*tokens), out),
         Ok(Answer::Session(session)) => {
-            write_frame(
-                &BorrowedFrame::Array(&[number(session.tokens_before), number(session.start_ms)]),
-                out,
-            );
+            let start_ms = time.wall_of(session.start_ms);
+            write_frame(&BorrowedFrame::Array(&[number(session.tokens_before), number(start_ms)]), out);
         }
         Ok(Answer::Throttled(throttled)) => write_frame(&BorrowedFrame::Array(&throttle(throttled)), out),
         Ok(Answer::Taken(taken)) => {

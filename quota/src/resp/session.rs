@@ -1,6 +1,6 @@
 //! The state of one connection, and the commands that concern it alone.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use plimsoll_admin::access::{Accepted, Access};
 
@@ -53,6 +53,16 @@ impl Session {
         !self.needs_token || self.accepted.is_some()
     }
 
+    /// Returns the token that the client has presented.
+    pub(super) const fn accepted(&self) -> Option<&Accepted> {
+        self.accepted.as_ref()
+    }
+
+    /// Returns the address of the client.
+    pub(super) fn ip(&self) -> IpAddr {
+        self.peer.ip().to_canonical()
+    }
+
     /// Returns true if the connection has to be closed for its wrong tokens.
     pub(super) const fn is_guessing(&self) -> bool {
         self.is_guessing
@@ -94,7 +104,7 @@ impl Session {
         // What is no text is no token.
         let user = user.map(|user| std::str::from_utf8(user).unwrap_or_default());
         let password = std::str::from_utf8(password).unwrap_or_default();
-        match access.check_password(self.peer.ip().to_canonical(), user, password) {
+        match access.check_password(self.ip(), user, password) {
             Ok(accepted) => {
                 self.accepted = Some(accepted);
                 Ok(())

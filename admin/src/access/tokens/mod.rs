@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq;
 pub use self::file::{FILE_BYTES_MAX as TOKEN_FILE_BYTES_MAX, TokenFile, TokenFileError};
 pub use self::parse::{TokenFault, TokensError};
 
-use super::Role;
+use super::{QuotaRights, Role};
 
 /// The beginning of every token, by which scanners of leaked secrets find one.
 pub const TOKEN_PREFIX: &str = "plimsoll_";
@@ -36,6 +36,8 @@ pub struct Token {
     pub role: Role,
     /// The hash of the token.
     pub hash: TokenHash,
+    /// Its rights at the Redis port of a quota server; `None` for those of the role.
+    pub rights: Option<QuotaRights>,
 }
 
 /// The SHA-256 of a token. As text: `sha256:HEX`.
@@ -74,7 +76,8 @@ impl Tokens {
 /// The line of a tokens file.
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.name, self.role, self.hash)
+        write!(f, "{} {} {}", self.name, self.role, self.hash)?;
+        self.rights.as_ref().map_or(Ok(()), |rights| write!(f, " {rights}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The text of a tokens file: lines of a name, a role and the hash of a token. Errors name the line and repeat nothing
+//! The text of a tokens file: lines of a name, a role, the hash of a token, and rights if others than those of the role. Errors name the line and repeat nothing
 //! of it but a valid name, because a token may be in the wrong place.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use plimsoll_core::names::{InvalidName, Name};
 
 use super::{SHA256_OUTPUT_LEN, TOKENS_MAX, Token, TokenHash, Tokens, is_token};
-use crate::access::{Caller, Role};
+use crate::access::{Caller, InvalidQuotaRights, QuotaRights, Role};
 
 /// The beginning of a hash.
 pub(super) const HASH_PREFIX: &str = "sha256:";
@@ -37,8 +37,8 @@ pub enum TokensError {
 /// The rule that a line of a tokens file breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
-    /// The number of fields is not three.
-    #[error("write it as NAME ROLE sha256:HEX, not with {0} fields")]
+    /// The number of fields is not three or four.
+    #[error("write it as NAME ROLE sha256:HEX [quota:RIGHTS[:PREFIX]], not with {0} fields")]
     Fields(usize),
     /// The first field is no name.
     #[error("the name of the token: {0}")]
@@ -57,6 +57,9 @@ pub enum TokenFault {
     /// The third field is no hash.
     #[error("the third field is the hash of the token: {HASH_PREFIX} and 64 hex digits")]
     Hash,
+    /// The fourth field is no rights.
+    #[error("the fourth field: {0}")]
+    Rights(#[from] InvalidQuotaRights),
     /// The name is that of an earlier line.
     #[error("the name `{0}` is in line {1} already; a log that names it would be ambiguous")]
     SameName(Name, usize),
@@ -102,13 +105,19 @@ impl FromStr for Token {
         if fields.iter().any(|field| is_token(field)) {
             return Err(TokenFault::Plain);
         }
-        let &[name, role, hash] = fields.as_slice() else { return Err(TokenFault::Fields(fields.len())) };
+        let (&[name, role, hash], rights) = (match fields.as_slice() {
+            [own @ .., rights] if own.len() == 3 => (own, Some(*rights)),
+            own => (own, None),
+        }) else {
+            return Err(TokenFault::Fields(fields.len()));
+        };
         let name = Name::new(name)?;
         if RESERVED.contains(&name.as_str()) {
             return Err(TokenFault::Reserved(name));
         }
         let role = Role::from_str(role, false).map_err(|_| TokenFault::Role)?;
-        Ok(Self { name, role, hash: hash.parse()? })
+        let hash = hash.parse()?;
+        Ok(Self { name, role, hash, rights: rights.map(QuotaRights::from_str).transpose()? })
     }
 }
 
@@ -144,7 +153,7 @@ mod tests {
     #[test]
     fn file_has_names_roles_hashes_and_comments() {
         let text = format!(
-            "# team\n\n  ann\tviewer  {}  \r\nci/deploy:1 operator {}\n#x\nroot@ops admin {}",
+            "# team\n\n  ann\tviewer  {}  \r\nci/deploy:1 operator {} quota:take,read\n#x\nroot@ops admin {}  quota:give:{{a:b}}:",
             hash(1),
             hash(2),
             hash(3).to_ascii_uppercase().replace("SHA256:", "sha256:"),
@@ -153,8 +162,8 @@ mod tests {
         let lines: Vec<String> = tokens.entries().iter().map(ToString::to_string).collect();
         let expected = [
             format!("ann viewer {}", hash(1)),
-            format!("ci/deploy:1 operator {}", hash(2)),
-            format!("root@ops admin {}", hash(3)),
+            format!("ci/deploy:1 operator {} quota:take,read", hash(2)),
+            format!("root@ops admin {} quota:give:{{a:b}}:", hash(3)),
         ];
         assert_eq!(lines, expected);
         assert_eq!(lines.join("\n").parse(), Ok(tokens), "a printed entry is a line of the file");
@@ -173,6 +182,9 @@ mod tests {
             (format!("gate admin {}", hash(2)), "`gate` is reserved"),
             (format!("ben Admin {}", hash(2)), "viewer, operator or admin"),
             (format!("ben root {}", hash(2)), "viewer, operator or admin"),
+            (format!("ben admin {} quota:take,fill", hash(2)), "some of take,give,read,reset"),
+            (format!("ben admin {} quota:", hash(2)), "some of take,give,read,reset"),
+            (format!("ben admin {} take", hash(2)), "quota:RIGHTS"),
             ("ben admin sha256:".to_owned(), "64 hex digits"),
             (format!("ben admin {}0", hash(2)), "64 hex digits"),
             (format!("ben admin {}", &hash(2)[7..]), "64 hex digits"),

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueHint};
-use plimsoll_admin::access::{Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash, Tokens};
+use plimsoll_admin::access::{QuotaRights, Role, TOKEN_FILE_BYTES_MAX, Token as Entry, TokenHash, Tokens};
 use plimsoll_core::names::Name;
 use plimsoll_host::{atomic_file, regular_file};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use crate::output::{self, OutputArgs};
 
 /// Add, list or remove the tokens of operators in a tokens file
 ///
-/// Controllers and aggregators that run with --tokens FILE take the changes within a second. Exit code 0: done; 1: a
+/// Processes that run with --tokens FILE take the changes within a second. Exit code 0: done; 1: a
 /// file cannot be written; 2: invalid arguments or files.
 #[derive(Debug, Args)]
 pub(crate) struct TokensArgs {
@@ -58,6 +58,10 @@ struct AddArgs {
     /// and import histories
     #[arg(long, env = "PLIMSOLL_ROLE", value_name = "ROLE")]
     role: Role,
+    /// Rights at the Redis port of a quota server: quota:RIGHTS or quota:RIGHTS:PREFIX, for keys that begin with PREFIX,
+    /// with some of take,give,read,reset. Without it take, read and give of what the token took; for operators and admins all
+    #[arg(long, env = "PLIMSOLL_RIGHTS", value_name = "RIGHTS")]
+    rights: Option<QuotaRights>,
     #[command(flatten)]
     file: FileArgs,
     /// New file for the token, readable by its owner alone; - prints it on standard output
@@ -67,7 +71,7 @@ struct AddArgs {
 
 #[derive(Debug, Args)]
 struct FileArgs {
-    /// Tokens file of a controller or aggregator: lines of NAME ROLE sha256:HEX
+    /// Tokens file of a process: lines of NAME ROLE sha256:HEX [quota:RIGHTS[:PREFIX]]
     #[arg(long, env = "PLIMSOLL_TOKENS", value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 }
@@ -77,6 +81,14 @@ struct FileArgs {
 struct Listed<'a> {
     name: &'a Name,
     role: Role,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rights: Option<String>,
+}
+
+impl<'a> Listed<'a> {
+    fn of(entry: &'a Entry) -> Self {
+        Self { name: &entry.name, role: entry.role, rights: entry.rights.as_ref().map(ToString::to_string) }
+    }
 }
 
 /// Runs the command.
@@ -99,7 +111,12 @@ fn add(args: &AddArgs) -> anyhow::Result<()> {
         _ => read_text(path)?,
     };
     let token = Token::generate().context("the system has no random bytes")?;
-    let entry = Entry { name: args.name.clone(), role: args.role, hash: TokenHash::of(token.secret()) };
+    let entry = Entry {
+        name: args.name.clone(),
+        role: args.role,
+        hash: TokenHash::of(token.secret()),
+        rights: args.rights.clone(),
+    };
     let separator = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
     let after = format!("{before}{separator}{entry}\n");
     parse(path, &after)?;
@@ -121,9 +138,12 @@ fn add(args: &AddArgs) -> anyhow::Result<()> {
 fn list(path: &Path, output: OutputArgs) -> anyhow::Result<()> {
     let (_, tokens) = read(path)?;
     let listed: Vec<Listed<'_>> =
-        tokens.entries().iter().map(|entry| Listed { name: &entry.name, role: entry.role }).collect();
+        tokens.entries().iter().map(Listed::of).collect();
     output.print(&listed, |out| {
-        listed.iter().try_for_each(|token| writeln!(out, "{:<8}  {}", token.role, token.name))
+        listed.iter().try_for_each(|token| {
+            let rights = token.rights.as_deref().map(|rights| format!("  {rights}"));
+            writeln!(out, "{:<8}  {}{}", token.role, token.name, rights.unwrap_or_default())
+        })
     })
 }
 

@@ -3,6 +3,7 @@
 mod admin;
 mod alerts;
 mod client_library;
+mod clock;
 mod commands;
 mod crash;
 pub(crate) mod crashes;

@@ -17,8 +17,8 @@ const PIPELINED: usize = 250;
 const SEED: u64 = 1;
 const SEED_VARIABLE: &str = "QUOTA_MODEL_SEED";
 const KEYS: usize = 12;
-/// The time of the first command, near that of real callers.
-const BEGIN_MS: i64 = 1_800_000_000_000;
+/// The time of the first command, like that of real callers, and not ahead of the server's clock.
+const BEGIN_MS: i64 = 1_700_000_000_000;
 
 /// The parameters that belong to the key of a bucket.
 type Key = (usize, i64, i64, i64);
@@ -63,7 +63,7 @@ impl Model {
         }
         bucket.tokens = (before - take).max(0);
         if bucket.tokens == 0 && is_strict {
-            bucket.refilled_at = at;
+            bucket.refilled_at = bucket.refilled_at.max(at);
         }
         if is_session && before >= take {
             bucket.session_at = at;

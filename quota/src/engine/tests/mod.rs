@@ -1,5 +1,6 @@
 //! The engine on a real store and on one that fails.
 
+mod clock;
 mod crash;
 mod faults;
 mod memory;

@@ -45,6 +45,11 @@ pub(super) enum Fault {
     ManyKeys,
     #[error("a take names the same bucket twice; add up its tokens")]
     SameBucket,
+    #[error(
+        "AT is {by_s} s ahead of the server's clock, and may be {max_s} s: correct the clock of the caller, give AT in \
+         seconds, or milliseconds for RL.P commands, or start the server with a longer --at-ahead-max"
+    )]
+    AtAhead { by_s: u64, max_s: u64 },
 }
 
 impl Least {

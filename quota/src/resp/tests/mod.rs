@@ -2,6 +2,7 @@
 
 mod bounds;
 mod replies;
+mod rights;
 mod tokens;
 
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Counters, Port, connection};
+use super::{Counters, Leases, Port, connection};
 use crate::args::Durability;
 use crate::engine::{Engine, Settings};
 
@@ -36,11 +37,18 @@ impl Served {
 
     /// Serves clients that have to present one of these tokens, if there are any.
     fn with(tokens: &[u32]) -> Self {
+        Self::with_lines(&tokens.iter().map(|number| (*number, "viewer", "")).collect::<Vec<_>>())
+    }
+
+    /// Serves clients of tokens with roles and rights.
+    fn with_lines(tokens: &[(u32, &str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tokens");
         let lines: String = tokens
             .iter()
-            .map(|number| format!("name{number} viewer {}\n", TokenHash::of(&token(*number))))
+            .map(|(number, role, rights)| {
+                format!("name{number} {role} {} {rights}\n", TokenHash::of(&token(*number)))
+            })
             .collect();
         let access = if tokens.is_empty() {
             Access::default()
@@ -59,6 +67,8 @@ impl Served {
             counters: Counters::default(),
             needs_token: access.tokens().is_some(),
             access,
+            leases: Leases::default(),
+            at_ahead_max_ms: 3_600_000,
             certificates: None,
             connections: Connections::default(),
             connections_max: 10,

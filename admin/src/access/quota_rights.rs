@@ -1,0 +1,85 @@
+//! The rights of a token at the Redis port of a quota server, which the fourth field of its line may narrow.
+
+use std::fmt;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+
+use super::Role;
+
+/// The beginning of the field.
+const FIELD: &str = "quota:";
+
+/// A right at the Redis port of a quota server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum QuotaRight {
+    /// Takes tokens.
+    Take,
+    /// Gives back what the token took.
+    Give,
+    /// Reads balances.
+    Read,
+    /// Fills buckets, by gives of any number.
+    Reset,
+}
+
+/// The rights of a token, and the beginning of the keys that it has them for. As text: `quota:take,give:PREFIX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaRights {
+    rights: Vec<QuotaRight>,
+    prefix: String,
+}
+
+/// A text that is no rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rights are written as quota:RIGHTS or quota:RIGHTS:PREFIX with some of take,give,read,reset")]
+pub struct InvalidQuotaRights;
+
+impl QuotaRight {
+    /// The name as in a tokens file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Give => "give",
+            Self::Read => "read",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+impl Role {
+    /// Returns true for the rights of a token whose line names none.
+    pub(super) fn has_right(self, right: QuotaRight) -> bool {
+        right != QuotaRight::Reset || self >= Self::Operator
+    }
+}
+
+impl QuotaRights {
+    /// Returns true if they allow this for a key.
+    pub(super) fn allow(&self, right: QuotaRight, key: &[u8]) -> bool {
+        self.rights.contains(&right) && key.starts_with(self.prefix.as_bytes())
+    }
+}
+
+impl FromStr for QuotaRights {
+    type Err = InvalidQuotaRights;
+
+    fn from_str(text: &str) -> Result<Self, InvalidQuotaRights> {
+        let text = text.strip_prefix(FIELD).ok_or(InvalidQuotaRights)?;
+        let (rights, prefix) = text.split_once(':').unwrap_or((text, ""));
+        let rights = rights.split(',').map(|right| QuotaRight::from_str(right, false));
+        let rights = rights.collect::<Result<Vec<_>, _>>().map_err(|_| InvalidQuotaRights)?;
+        // The fields of a line are divided by blanks.
+        let is_one_field = !prefix.contains(|char: char| char.is_ascii_whitespace());
+        if is_one_field { Ok(Self { rights, prefix: prefix.to_owned() }) } else { Err(InvalidQuotaRights) }
+    }
+}
+
+impl fmt::Display for QuotaRights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rights: Vec<&str> = self.rights.iter().map(|right| right.as_str()).collect();
+        write!(f, "{FIELD}{}", rights.join(","))?;
+        if self.prefix.is_empty() { Ok(()) } else { write!(f, ":{}", self.prefix) }
+    }
+}
