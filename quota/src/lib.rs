@@ -6,7 +6,9 @@
 
 pub mod admin;
 mod args;
+mod clock;
 pub mod engine;
+mod leases;
 pub mod operation;
 pub mod resp;
 mod server;

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{self, Ports, Sources};
 use crate::args::{Args, Durability, Error};
 use crate::engine::{Engine, Settings};
-use crate::resp::{self, Counters, Leases, Port};
+use crate::leases::Leases;
+use crate::resp::{self, Counters, Port};
 
 /// The sockets of a quota server.
 #[derive(Debug)]

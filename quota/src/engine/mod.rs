@@ -5,7 +5,6 @@
 //! [`STORE_DEADLINE`]; then the operation is answered [`Unavailable`](crate::operation::Unavailable).
 
 mod apply;
-mod clock;
 mod commits;
 mod operator;
 mod reader;
@@ -31,11 +30,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::args::Durability;
-use crate::store::{DatabaseStore, Store, caught};
-use clock::Clock;
-use commits::Committer;
 use plimsoll_core::quota::QuotaTime;
+
+use crate::args::Durability;
+use crate::clock::Clock;
+use crate::store::{DatabaseStore, Store, caught};
+use commits::Committer;
 use reader::{Readers, read_all};
 use shared::Shared;
 

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use foldhash::fast::RandomState;
 
 use super::apply::{Single, apply};
-use super::clock::Clock;
 use super::commits::{Progress, Settling};
 use super::shard::{Saved, Shard};
 use super::stats::Counters;
 use super::{Settings, sizes};
 use crate::args::Durability;
+use crate::clock::Clock;
 use crate::operation::{Answer, Operation};
 use crate::store::{RowKey, Store};
 

@@ -2,16 +2,16 @@
 //! no bucket, in their order.
 
 use bytes::BytesMut;
-use plimsoll_admin::access::{Access, Accepted, QuotaRight};
+use plimsoll_admin::access::{Accepted, Access, QuotaRight};
 use plimsoll_core::quota::QuotaTime;
 
 use super::catalog;
 use super::commands::{self, Asked, Entry, Fault, Kind, Least, Verb};
 use super::counters::{Counted, Outcome, Tally};
 use super::input::{self, Arguments};
-use super::leases::Leases;
 use super::reply::{Reply, write_answer};
 use super::session::Session;
+use crate::leases::Leases;
 use crate::operation::{Answer, Operation, Unavailable};
 
 /// The commands of one batch, at most; further ones begin the next.
@@ -117,8 +117,9 @@ impl<'a> Batch<'a> {
         match ask(entry, arguments) {
             Some(Ok(asked)) => {
                 let Asked { mut operation, counted, least } = asked;
-                let admitted = admit(entry, &operation, session, rules)
-                    .and_then(|()| at_quota_time(&mut operation, rules).map_err(|fault| format!("ERR {fault}")));
+                let admitted = admit(entry, &operation, session, rules).and_then(|()| {
+                    at_quota_time(&mut operation, rules).map_err(|fault| format!("ERR {fault}"))
+                });
                 match admitted {
                     Ok(()) => {
                         self.operations.push(operation);
@@ -133,7 +134,12 @@ impl<'a> Batch<'a> {
     }
 
     /// Notes what the batch took by the token of the session, which may give it back.
-    pub(super) fn note_leases(&self, answers: &[Result<Answer, Unavailable>], session: &Session, leases: &Leases) {
+    pub(super) fn note_leases(
+        &self,
+        answers: &[Result<Answer, Unavailable>],
+        session: &Session,
+        leases: &Leases,
+    ) {
         let Some(accepted) = session.accepted() else { return };
         for (operation, answer) in self.operations.iter().zip(answers) {
             if let (Operation::Take(demands), Ok(Answer::Taken(taken))) = (operation, answer) {
@@ -220,7 +226,12 @@ impl<'a> Batch<'a> {
 }
 
 /// Checks the rights of the token that the client has presented. One without a token has all of them.
-fn admit(entry: &Entry, operation: &Operation<'_>, session: &Session, rules: Rules<'_>) -> Result<(), String> {
+fn admit(
+    entry: &Entry,
+    operation: &Operation<'_>,
+    session: &Session,
+    rules: Rules<'_>,
+) -> Result<(), String> {
     let Some(accepted) = session.accepted() else { return Ok(()) };
     let right = match entry.kind {
         Kind::Bucket(Verb::Get, _) => QuotaRight::Read,
@@ -233,7 +244,11 @@ fn admit(entry: &Entry, operation: &Operation<'_>, session: &Session, rules: Rul
     };
     let is_allowed = may(QuotaRight::Reset)
         || may(right) && rules.leases.give(accepted.name(), bucket, *tokens, rules.time.ms);
-    if is_allowed { Ok(()) } else { Err(deny(entry, session, rules, "give, for what it took before the refill, or reset")) }
+    if is_allowed {
+        Ok(())
+    } else {
+        Err(deny(entry, session, rules, "give, for what it took before the refill, or reset"))
+    }
 }
 
 fn deny(entry: &Entry, session: &Session, rules: Rules<'_>, right: &str) -> String {
@@ -248,7 +263,9 @@ fn deny(entry: &Entry, session: &Session, rules: Rules<'_>, right: &str) -> Stri
 
 /// Maps the time of the caller, by the wall clock, to that of the server.
 fn at_quota_time(operation: &mut Operation<'_>, rules: Rules<'_>) -> Result<(), Fault> {
-    if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } = operation {
+    if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } =
+        operation
+    {
         let ahead_ms = at_ms.saturating_sub(rules.time.wall_ms());
         if ahead_ms > rules.at_ahead_max_ms {
             return Err(Fault::AtAhead { by_s: ahead_ms / 1_000, max_s: rules.at_ahead_max_ms / 1_000 });

@@ -8,7 +8,6 @@ mod connection;
 mod counters;
 mod info;
 mod input;
-mod leases;
 mod rehearsal;
 mod reply;
 mod session;
@@ -32,12 +31,11 @@ use tokio_util::task::TaskTracker;
 pub use self::batch::{BATCH_REPLY_BYTES_MAX, COMMANDS_PER_BATCH_MAX};
 pub use self::counters::{COMMANDS, Counters, RESULTS};
 pub use self::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX};
-pub(crate) use self::leases::Leases;
-pub use self::leases::LEASES_MAX;
 pub use self::rehearsal::Rehearsal;
 pub use self::session::CLIENT_NAME_BYTES_MAX;
 
 use crate::engine::Engine;
+use crate::leases::Leases;
 
 /// The longest time of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);

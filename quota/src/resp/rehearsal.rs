@@ -7,8 +7,8 @@ use plimsoll_admin::access::Access;
 use plimsoll_core::quota::QuotaTime;
 
 use super::batch::{Batch, End, Rules};
-use super::leases::Leases;
 use super::session::Session;
+use crate::leases::Leases;
 
 /// A connection whose operations are all answered as unavailable.
 #[derive(Debug)]
@@ -39,8 +39,12 @@ impl Rehearsal {
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         self.input.extend_from_slice(bytes);
         while self.is_open {
-            let Self { access, leases, .. } = &*self;
-            let rules = Rules { access, leases, time: QuotaTime::default(), at_ahead_max_ms: u64::MAX };
+            let rules = Rules {
+                access: &self.access,
+                leases: &self.leases,
+                time: QuotaTime::default(),
+                at_ahead_max_ms: u64::MAX,
+            };
             let mut batch = Batch::read(&self.input, &mut self.session, rules);
             let (length, end) = (batch.length, std::mem::take(&mut batch.end));
             batch.reply(&[], &mut self.output);

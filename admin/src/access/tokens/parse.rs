@@ -105,12 +105,11 @@ impl FromStr for Token {
         if fields.iter().any(|field| is_token(field)) {
             return Err(TokenFault::Plain);
         }
-        let (&[name, role, hash], rights) = (match fields.as_slice() {
+        let (own, rights) = match fields.as_slice() {
             [own @ .., rights] if own.len() == 3 => (own, Some(*rights)),
             own => (own, None),
-        }) else {
-            return Err(TokenFault::Fields(fields.len()));
         };
+        let &[name, role, hash] = own else { return Err(TokenFault::Fields(fields.len())) };
         let name = Name::new(name)?;
         if RESERVED.contains(&name.as_str()) {
             return Err(TokenFault::Reserved(name));

@@ -137,8 +137,7 @@ fn add(args: &AddArgs) -> anyhow::Result<()> {
 
 fn list(path: &Path, output: OutputArgs) -> anyhow::Result<()> {
     let (_, tokens) = read(path)?;
-    let listed: Vec<Listed<'_>> =
-        tokens.entries().iter().map(Listed::of).collect();
+    let listed: Vec<Listed<'_>> = tokens.entries().iter().map(Listed::of).collect();
     output.print(&listed, |out| {
         listed.iter().try_for_each(|token| {
             let rights = token.rights.as_deref().map(|rights| format!("  {rights}"));

@@ -93,7 +93,8 @@ fn set(place: &Path, offset: &str) {
 fn serve(place: &Path, library: &Path) -> Process {
     let data = place.join("data").display().to_string();
     let free = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let mut server = command("plimsoll", &[&["quota", "--data", &data, "--durability", "always"], &free[..]].concat());
+    let mut server =
+        command("plimsoll", &[&["quota", "--data", &data, "--durability", "always"], &free[..]].concat());
     server
         .env("PLIMSOLL_LOG_FORMAT", "json")
         .env("LD_PRELOAD", library)

@@ -107,7 +107,11 @@ fn time_before_the_last_refill_adds_nothing() {
 
 #[test]
 fn late_strict_take_keeps_the_phase() {
-    check_takes(rate(10, 10, 1_000), Refill::Strict, &[(9_000, 10, 10), (0, 1, 0), (9_000, 10, 0), (10_000, 10, 10)]);
+    check_takes(
+        rate(10, 10, 1_000),
+        Refill::Strict,
+        &[(9_000, 10, 10), (0, 1, 0), (9_000, 10, 0), (10_000, 10, 10)],
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::support::*;
-use crate::engine::clock::Clock;
+use crate::clock::Clock;
 use crate::store::OpenError;
 
 const DAYS: Duration = Duration::from_secs(400 * 86_400);

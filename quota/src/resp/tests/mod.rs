@@ -15,9 +15,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Counters, Leases, Port, connection};
+use super::{Counters, Port, connection};
 use crate::args::Durability;
 use crate::engine::{Engine, Settings};
+use crate::leases::Leases;
 
 /// A port without a socket.
 struct Served {

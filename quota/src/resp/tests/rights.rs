@@ -15,7 +15,13 @@ impl Served {
     }
 
     fn denied(&self) -> u64 {
-        self.port.access.refused().iter().filter(|(reason, _)| *reason == "right").map(|(_, count)| *count).sum()
+        self.port
+            .access
+            .refused()
+            .iter()
+            .filter(|(reason, _)| *reason == "right")
+            .map(|(_, count)| *count)
+            .sum()
     }
 }
 
@@ -26,7 +32,10 @@ async fn viewer_gives_back_what_it_took_alone() {
     assert_eq!(served.ask_as(1, "RL.PREDUCE {acme}:calls 1000 3600000 TAKE 900").await, ":1000\r\n");
     assert!(served.ask_as(1, &give(1)).await.starts_with("-NOPERM quota.give needs the right give"));
     let taken = served.ask_as(1, "QUOTA.TAKE {acme}:calls 1000 1000 3600000 10 50").await;
-    assert!(taken.starts_with("*1\r\n*4\r\n:32\r\n:68\r\n"), "a lease of 10 and a quarter of the rest: {taken}");
+    assert!(
+        taken.starts_with("*1\r\n*4\r\n:32\r\n:68\r\n"),
+        "a lease of 10 and a quarter of the rest: {taken}"
+    );
     assert!(served.ask_as(2, &give(1)).await.starts_with("-NOPERM"), "another token took them");
     assert!(served.ask_as(1, &give(33)).await.starts_with("-NOPERM"));
     assert_eq!(served.ask_as(1, &give(30)).await, ":98\r\n");

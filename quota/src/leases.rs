@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use crate::operation::{BucketName, Taken};
 
 /// Buckets for which takes are remembered, over all tokens. Tokens of further ones cannot be given back.
-pub const LEASES_MAX: usize = SHARDS * LEASES_PER_SHARD;
+const LEASES_MAX: usize = SHARDS * LEASES_PER_SHARD;
 const SHARDS: usize = 16;
 const LEASES_PER_SHARD: usize = 16_384;
 /// The time that leases last where buckets are refilled more often: that of the client library.
@@ -45,7 +45,7 @@ impl Leases {
     }
 
     /// Notes a take of the holder of a token.
-    pub(super) fn note(&self, holder: &str, bucket: &BucketName<'_>, taken: &Taken, now_ms: u64) {
+    pub(crate) fn note(&self, holder: &str, bucket: &BucketName<'_>, taken: &Taken, now_ms: u64) {
         if taken.granted == 0 {
             return;
         }
@@ -56,14 +56,12 @@ impl Leases {
         }
         let lease = shard.leases.entry(hash).or_default();
         let before = if now_ms < lease.ends_ms { lease.tokens } else { 0 };
-        *lease = Lease {
-            tokens: before.saturating_add(taken.granted),
-            ends_ms: now_ms.saturating_add(lasts_ms),
-        };
+        *lease =
+            Lease { tokens: before.saturating_add(taken.granted), ends_ms: now_ms.saturating_add(lasts_ms) };
     }
 
     /// Takes tokens that are given back from what the holder may give. Returns false if that is less.
-    pub(super) fn give(&self, holder: &str, bucket: &BucketName<'_>, tokens: u64, now_ms: u64) -> bool {
+    pub(crate) fn give(&self, holder: &str, bucket: &BucketName<'_>, tokens: u64, now_ms: u64) -> bool {
         let (hash, mut shard) = self.shard(holder, bucket);
         let lease = shard.leases.get_mut(&hash).filter(|lease| now_ms < lease.ends_ms);
         match lease.and_then(|lease| Some((lease.tokens.checked_sub(tokens)?, lease))) {
@@ -119,7 +117,11 @@ mod tests {
             ("shop", "a", 1, 60_004, false),
             ("shop", "a", 0, 60_004, true),
         ] {
-            assert_eq!(leases.give(holder, &bucket(key.as_bytes()), tokens, now), may_give, "{tokens} at {now}");
+            assert_eq!(
+                leases.give(holder, &bucket(key.as_bytes()), tokens, now),
+                may_give,
+                "{tokens} at {now}"
+            );
         }
     }
 

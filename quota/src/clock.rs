@@ -28,20 +28,20 @@ const UNSURE_MS: u64 = 3_600_000;
 
 /// The clock of one server.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     path: PathBuf,
     boot: Option<u128>,
     clock: RwLock<QuotaClock>,
     saved: Mutex<SavedClock>,
     /// Steps of the wall clock so far.
-    pub(super) steps: AtomicU64,
+    pub(crate) steps: AtomicU64,
     /// 1 if this process began after long that only the wall clock told.
-    pub(super) unsure: u64,
+    pub(crate) unsure: u64,
 }
 
 impl Clock {
     /// Continues the clock of a data directory, which this process has locked.
-    pub(super) fn open(data: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(data: &Path) -> Result<Self, OpenError> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let boot = boot.and_then(|id| u128::from_str_radix(&id.trim().replace('-', ""), 16).ok());
         let path = data.join(FILE);
@@ -49,7 +49,8 @@ impl Clock {
         let saved = match regular_file::read_whole(&path, FILE_BYTES_MAX) {
             Ok(bytes) => decode(&bytes).ok_or_else(|| OpenError::Damaged {
                 path: path.clone(),
-                reason: "it is not as a quota server writes it; remove it to go on by the wall clock".to_owned(),
+                reason: "it is not as a quota server writes it; remove it to go on by the wall clock"
+                    .to_owned(),
             })?,
             Err(error) if error.kind() == ErrorKind::NotFound => first(data, now),
             Err(error) => return Err(OpenError::Io { path, error }),
@@ -76,7 +77,7 @@ impl Clock {
     }
 
     /// Returns the time, and follows the wall clock.
-    pub(super) fn now(&self) -> QuotaTime {
+    pub(crate) fn now(&self) -> QuotaTime {
         let now = read(self.boot);
         let mut clock = *self.clock.read().unwrap_or_else(PoisonError::into_inner);
         if clock.step(&now).is_some() {
@@ -95,7 +96,7 @@ impl Clock {
     }
 
     /// Saves what the next process continues from, if the wall clock stepped or the last save is old. Blocks.
-    pub(super) fn keep(&self) -> io::Result<()> {
+    pub(crate) fn keep(&self) -> io::Result<()> {
         let now = self.clock.read().unwrap_or_else(PoisonError::into_inner).save(&read(self.boot));
         let saved = *self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = |it: &SavedClock| it.quota_ms.wrapping_sub(it.read.wall_ms);
