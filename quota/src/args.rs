@@ -19,6 +19,9 @@ pub const RESP_PORT: u16 = 9049;
 /// Default admin port.
 pub const ADMIN_PORT: u16 = 7432;
 
+/// Default time by which `AT` may be ahead of the clock of the server.
+pub const AT_AHEAD_MAX: Duration = Duration::from_secs(3_600);
+
 /// The arguments of a quota server.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {

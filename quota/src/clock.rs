@@ -32,7 +32,7 @@ pub(crate) struct Clock {
     path: PathBuf,
     boot: Option<u128>,
     clock: RwLock<QuotaClock>,
-    saved: Mutex<SavedClock>,
+    saved: Mutex<Option<SavedClock>>,
     /// Steps of the wall clock so far.
     pub(crate) steps: AtomicU64,
     /// 1 if this process began after long that only the wall clock told.
@@ -62,17 +62,16 @@ impl Clock {
                 "this time passed since the last save by the wall clock of this machine, which has booted since: buckets are refilled for it"
             );
         }
-        let clock = QuotaClock::resume(&saved, &now);
         let opened = Self {
             path,
             boot,
-            clock: RwLock::new(clock),
-            saved: Mutex::new(clock.save(&now)),
+            clock: RwLock::new(QuotaClock::resume(&saved, &now)),
+            saved: Mutex::default(),
             steps: AtomicU64::new(0),
             unsure: u64::from(unsure_ms > UNSURE_MS),
         };
         opened.now();
-        opened.save().map_err(|error| OpenError::Io { path: opened.path.clone(), error })?;
+        opened.keep().map_err(|error| OpenError::Io { path: opened.path.clone(), error })?;
         Ok(opened)
     }
 
@@ -98,16 +97,17 @@ impl Clock {
     /// Saves what the next process continues from, if the wall clock stepped or the last save is old. Blocks.
     pub(crate) fn keep(&self) -> io::Result<()> {
         let now = self.clock.read().unwrap_or_else(PoisonError::into_inner).save(&read(self.boot));
-        let saved = *self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = |it: &SavedClock| it.quota_ms.wrapping_sub(it.read.wall_ms);
-        let age_ms = now.read.boottime_ms.saturating_sub(saved.read.boottime_ms);
-        if age_ms < SAVE_EVERY_MS && offset(&now) == offset(&saved) { Ok(()) } else { self.save() }
-    }
-
-    fn save(&self) -> io::Result<()> {
-        let now = self.clock.read().unwrap_or_else(PoisonError::into_inner).save(&read(self.boot));
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = saved.is_some_and(|saved| {
+            let offset = |it: &SavedClock| it.quota_ms.wrapping_sub(it.read.wall_ms);
+            offset(&saved) == offset(&now) && now.quota_ms - saved.quota_ms < SAVE_EVERY_MS
+        });
+        if is_kept {
+            return Ok(());
+        }
         // Before the attempt: a disk that fails is not asked each second.
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *saved = Some(now);
+        drop(saved);
         atomic_file::replace(&self.path, encode(&now).as_bytes())
     }
 }

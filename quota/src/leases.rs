@@ -8,9 +8,8 @@ use foldhash::fast::RandomState;
 
 use crate::operation::{BucketName, Taken};
 
-/// Buckets for which takes are remembered, over all tokens. Tokens of further ones cannot be given back.
-const LEASES_MAX: usize = SHARDS * LEASES_PER_SHARD;
 const SHARDS: usize = 16;
+/// Buckets of one shard for which takes are remembered, over all tokens. Tokens of further ones cannot be given back.
 const LEASES_PER_SHARD: usize = 16_384;
 /// The time that leases last where buckets are refilled more often: that of the client library.
 const LASTS_MS: u64 = 1_000;
@@ -93,6 +92,8 @@ mod tests {
     use plimsoll_core::quota::QuotaRate;
 
     use super::*;
+
+    const LEASES_MAX: usize = SHARDS * LEASES_PER_SHARD;
 
     fn bucket(key: &[u8]) -> BucketName<'_> {
         BucketName { key, rate: QuotaRate::new(100, 100, 60_000).unwrap() }

@@ -14,5 +14,5 @@ pub mod resp;
 mod server;
 mod store;
 
-pub use args::{ADMIN_PORT, Args, Durability, Error, RESP_PORT};
+pub use args::{ADMIN_PORT, AT_AHEAD_MAX, Args, Durability, Error, RESP_PORT};
 pub use server::{Listeners, Server, run};

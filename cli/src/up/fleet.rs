@@ -135,6 +135,7 @@ impl Fleet {
             data: self.directory.path().join("quota"),
             durability: plimsoll_quota::Durability::default(),
             cache_mib: QUOTA_CACHE_MIB,
+            at_ahead_max: plimsoll_quota::AT_AHEAD_MAX,
             security: open_on_loopback(),
         };
         let server = spawn_blocking(move || plimsoll_quota::Server::new(&args)).await??;
