@@ -100,7 +100,7 @@ impl Clock {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let is_kept = saved.is_some_and(|saved| {
             let offset = |it: &SavedClock| it.quota_ms.wrapping_sub(it.read.wall_ms);
-            offset(&saved) == offset(&now) && now.quota_ms - saved.quota_ms < SAVE_EVERY_MS
+            offset(&saved) == offset(&now) && now.quota_ms.saturating_sub(saved.quota_ms) < SAVE_EVERY_MS
         });
         if is_kept {
             return Ok(());
@@ -125,7 +125,7 @@ fn read(boot: Option<u128>) -> ClockReading {
     loop {
         let boottime_ms = boottime_ms();
         let wall_ms = unix_ms(SystemTime::now());
-        if self::boottime_ms() - boottime_ms < PAUSE_MS {
+        if self::boottime_ms().saturating_sub(boottime_ms) < PAUSE_MS {
             return ClockReading { boot, boottime_ms, wall_ms };
         }
     }
