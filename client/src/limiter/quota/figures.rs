@@ -1,15 +1,20 @@
 //! Counters of the exact layer, exported as metrics.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use plimsoll_core::quota::OnStoreError;
+use plimsoll_core::quota::{OnStoreError, Quota};
 
 use super::store::Failure;
 use crate::responses::Durations;
 
 /// The upper bounds of the times of calls in seconds; one more bin is for longer ones.
 const CALL_SECONDS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0];
+/// The quotas whose lost tokens are counted by name; those of further ones count for `other`.
+pub(crate) const LOST_NAMES_MAX: usize = 1_000;
+const OTHER: &str = "other";
 /// The policies in the order of their discriminants.
 const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
 const _: () = assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
@@ -23,6 +28,7 @@ pub(super) struct Figures {
     degraded: [AtomicU64; POLICIES.len()],
     late: AtomicU64,
     given: AtomicU64,
+    lost: Mutex<BTreeMap<String, u64>>,
     bins: [AtomicU64; CALL_SECONDS.len() + 1],
     micros: AtomicU64,
 }
@@ -39,6 +45,8 @@ pub(crate) struct StoreCounters {
     pub(crate) late: u64,
     /// Tokens given back.
     pub(crate) given: u64,
+    /// Tokens that were neither used nor given back, by quota.
+    pub(crate) lost: Vec<(String, u64)>,
     /// False while a breaker is open.
     pub(crate) is_up: bool,
     /// The keys in memory.
@@ -89,6 +97,18 @@ impl Figures {
         add(&self.given, tokens);
     }
 
+    /// Counts tokens that are neither used nor given back.
+    pub(super) fn lost(&self, quota: &Quota, tokens: u64) {
+        if tokens == 0 {
+            return;
+        }
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = lost.contains_key(quota.name.as_str()) || lost.len() < LOST_NAMES_MAX;
+        let name = if is_known { quota.name.as_str() } else { OTHER };
+        let sum = lost.entry(name.to_owned()).or_default();
+        *sum = sum.saturating_add(tokens);
+    }
+
     /// Returns the counters, with the state of the store and of the book.
     pub(super) fn counters(&self, is_up: bool, (keys, leased): (usize, u64)) -> StoreCounters {
         let failures = Failure::ALL.iter().zip(&self.failures);
@@ -106,6 +126,7 @@ impl Figures {
             degraded: POLICIES.into_iter().zip(self.degraded.iter().map(get)).collect(),
             late: get(&self.late),
             given: get(&self.given),
+            lost: self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter().collect(),
             is_up,
             keys: keys as u64,
             leased,

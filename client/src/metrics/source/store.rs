@@ -6,7 +6,7 @@ use crate::limiter::quota::StoreCounters;
 use crate::metrics::model::{Family, flag, plain};
 
 /// Returns the families of the store. A limiter without one has no series.
-pub(super) fn families(table: &Table) -> [Family; 7] {
+pub(super) fn families(table: &Table) -> [Family; 8] {
     let counters = match table.layered.store() {
         Some(Store::Remote(quotas)) => Some(quotas.counters()),
         _ => None,
@@ -47,6 +47,12 @@ pub(super) fn families(table: &Table) -> [Family; 7] {
             "Answers of the store of exact quotas after the request had stopped waiting.",
             &[],
             one(|counters| counters.late),
+        ),
+        Family::counter(
+            "plimsoll_quota_lost_tokens_total",
+            "Tokens that the store of exact quotas has debited here and that were neither used nor given back, by quota.",
+            &["quota"],
+            counters.map(|counters| counters.lost.iter().map(|(quota, lost)| (vec![quota.clone()], *lost)).collect::<Vec<_>>()).unwrap_or_default(),
         ),
         Family::gauge(
             "plimsoll_quota_leased_tokens",

@@ -8,6 +8,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quota::{Quota, QuotaRate};
 use smallvec::SmallVec;
 
+use super::allowance::Allowance;
 use super::lease::{Lease, lease_ends};
 use super::{Demand, Reply, Tokens};
 
@@ -52,6 +53,8 @@ pub(crate) struct Landed<W> {
     pub(crate) again: Option<Demand>,
     /// Tokens that nobody needs, to give back to the store.
     pub(crate) surplus: Tokens,
+    /// The tokens that have ended unused.
+    pub(crate) ended: u64,
 }
 
 /// The state of one key of a quota.
@@ -62,8 +65,11 @@ pub(crate) struct Holding<W> {
     heard: Option<(u64, MonoTime)>,
     refusal: Option<Refusal>,
     allowance: Allowance,
-    /// True while a call of this key is under way.
-    is_calling: bool,
+    /// The calls of this key under way.
+    calls: u32,
+    /// The time from which a request makes another call although one is under way: an answer may be lost.
+    recall_at: MonoTime,
+    patience: Duration,
     waiting: VecDeque<Waiting<W>>,
 }
 
@@ -82,21 +88,17 @@ struct Refusal {
     probe_at: MonoTime,
 }
 
-/// The tokens admitted in this interval while the store did not answer.
-#[derive(Clone, Copy, Debug, Default)]
-struct Allowance {
-    used: u64,
-    ends: MonoTime,
-}
-
 impl<W: Waiter> Holding<W> {
-    pub(crate) const fn new() -> Self {
+    /// Makes the state of a key whose requests wait for the store for `patience`.
+    pub(crate) const fn new(patience: Duration) -> Self {
         Self {
             lease: Lease::new(),
             heard: None,
             refusal: None,
-            allowance: Allowance { used: 0, ends: MonoTime::ZERO },
-            is_calling: false,
+            allowance: Allowance::new(),
+            calls: 0,
+            recall_at: MonoTime::ZERO,
+            patience,
             waiting: VecDeque::new(),
         }
     }
@@ -108,17 +110,17 @@ impl<W: Waiter> Holding<W> {
 
     /// Begins a call ahead of need if the lease is nearly used up.
     pub(crate) fn ahead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
-        if self.is_calling || !self.lease.is_low(quota, now) {
+        if self.calls > 0 || !self.lease.is_low(quota, now) {
             return None;
         }
         let extra = self.lease.extra(quota, now);
         (extra > 0).then(|| {
-            self.is_calling = true;
+            self.call(now);
             Demand { least: 1, wanted: extra }
         })
     }
 
-    /// Returns tokens to the lease, and those beyond it that can be given back to the store.
+    /// Returns tokens to the lease, and those beyond it.
     pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         let beyond = self.lease.bank(quota, tokens, now);
         if self.refusal.is_some_and(|refusal| self.lease.tokens() >= refusal.cost) {
@@ -128,8 +130,8 @@ impl<W: Waiter> Holding<W> {
     }
 
     /// Takes the lease to give it back.
-    pub(crate) fn drain(&mut self, now: MonoTime) -> Tokens {
-        self.lease.drain(now)
+    pub(crate) const fn drain(&mut self) -> Tokens {
+        self.lease.drain()
     }
 
     /// Returns the tokens of the lease.
@@ -162,11 +164,14 @@ impl<W: Waiter> Holding<W> {
         waiter: W,
         now: MonoTime,
     ) -> Joined<W> {
+        while self.waiting.front().is_some_and(|first| first.waiter.is_gone()) {
+            self.waiting.pop_front();
+        }
         if self.waiting.len() >= WAITING_PER_KEY_MAX {
             return Joined::Full(waiter);
         }
         self.waiting.push_back(Waiting { need, cost, waiter });
-        if self.is_calling {
+        if self.calls > 0 && now < self.recall_at {
             return Joined::Waits;
         }
         match self.next_call(quota, 0, now) {
@@ -177,7 +182,7 @@ impl<W: Waiter> Holding<W> {
 
     /// Returns the demand of a call for several keys at once: a lease only if no other call asks for one.
     pub(crate) fn demand(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Demand {
-        let extra = if self.is_calling { 0 } else { self.lease.extra(quota, now) };
+        let extra = if self.calls > 0 { 0 } else { self.lease.extra(quota, now) };
         Demand { least: need, wanted: need.saturating_add(extra) }
     }
 
@@ -205,12 +210,14 @@ impl<W: Waiter> Holding<W> {
                 settled.push((waiting.waiter, outcome));
             }
         }
+        left -= self.allowance.repay(left, now);
+        let ended = self.lease.take_ended(now);
         let surplus = self.bank(quota, Tokens { count: left, ends }, now);
-        self.is_calling = false;
+        self.calls = self.calls.saturating_sub(1);
         // Where another instance was faster, the next call asks for less.
         let remaining = if reply.granted > 0 { reply.remaining } else { 0 };
-        let again = self.next_call(quota, remaining, now);
-        Landed { settled, again, surplus }
+        let again = if self.calls == 0 { self.next_call(quota, remaining, now) } else { None };
+        Landed { settled, again, surplus, ended }
     }
 
     /// Notes an answer about this key, for `need` of `cost` tokens of a call for several keys.
@@ -221,6 +228,7 @@ impl<W: Waiter> Holding<W> {
         reply: Reply,
         now: MonoTime,
     ) -> Option<Duration> {
+        self.allowance.heard(quota, reply, now);
         let wait = holds_in(quota.rate, reply, need);
         self.remember(cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX), now);
         wait
@@ -229,6 +237,7 @@ impl<W: Waiter> Holding<W> {
     /// Notes what an answer says about the bucket.
     pub(crate) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
         self.heard = Some((reply.remaining, now + reply.refill_in));
+        self.allowance.heard(quota, reply, now);
         let had = reply.granted.saturating_add(reply.remaining);
         if self.refusal.is_some_and(|refusal| had >= refusal.cost) {
             self.refusal = None;
@@ -260,43 +269,33 @@ impl<W: Waiter> Holding<W> {
         self.heard = None;
     }
 
-    /// Ends the call without an answer: nobody waits for it any more.
+    /// Ends a call without an answer. Returns the requests that no other call may answer.
     pub(crate) fn fail(&mut self) -> SmallVec<[W; 4]> {
-        self.is_calling = false;
+        self.calls = self.calls.saturating_sub(1);
+        if self.calls > 0 {
+            return SmallVec::new();
+        }
         self.waiting.drain(..).map(|waiting| waiting.waiter).collect()
     }
 
     /// Admits `need` tokens out of the allowance for a store that does not answer, and returns the end of the allowance;
     /// or else the time until the next.
     pub(crate) fn allow(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Result<MonoTime, Duration> {
-        let allowance = &mut self.allowance;
-        if now >= allowance.ends {
-            let every = Duration::from_millis(quota.rate.every_ms()).max(Duration::from_secs(1));
-            *allowance = Allowance { used: 0, ends: now + every };
-        }
-        match allowance.used.checked_add(need).filter(|used| *used <= quota.bounded()) {
-            Some(used) => {
-                allowance.used = used;
-                Ok(allowance.ends)
-            }
-            None => Err(allowance.ends.since(now)),
-        }
+        self.allowance.take(quota, need, now)
     }
 
     /// Takes an admission out of the allowance that ends at `ends` back: another quota of the request refused.
     pub(crate) fn disallow(&mut self, need: u64, ends: MonoTime) {
-        if self.allowance.ends == ends {
-            self.allowance.used = self.allowance.used.saturating_sub(need);
-        }
+        self.allowance.take_back(need, ends);
     }
 
     /// Returns true if nothing would be lost with this state.
     pub(super) fn is_idle(&self, now: MonoTime) -> bool {
-        !self.is_calling
+        self.calls == 0
             && self.waiting.is_empty()
             && self.lease.is_over(now)
             && self.refusal.is_none_or(|refusal| now >= refusal.until)
-            && now >= self.allowance.ends
+            && self.allowance.is_over(now)
     }
 
     fn remember(&mut self, cost: u64, until: MonoTime, now: MonoTime) {
@@ -320,9 +319,16 @@ impl<W: Waiter> Holding<W> {
                 least = needs;
             }
         }
-        let extra = self.lease.extra(quota, now);
-        self.is_calling = true;
+        // A call beside another that may still be answered asks for no lease.
+        let extra = if self.calls > 0 { 0 } else { self.lease.extra(quota, now) + self.allowance.owed(now) };
+        self.call(now);
         Some(Demand { least, wanted: needs.saturating_add(extra) })
+    }
+
+    /// Counts a call. Each further one that is not answered doubles the time to the next.
+    fn call(&mut self, now: MonoTime) {
+        self.recall_at = now + self.patience.saturating_mul(1 << self.calls.min(10));
+        self.calls += 1;
     }
 }
 

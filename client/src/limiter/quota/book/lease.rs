@@ -30,11 +30,13 @@ pub(super) struct Lease {
     called_at: Option<MonoTime>,
     /// The time before which no call ahead of need is made.
     ahead_from: MonoTime,
+    /// The tokens that have ended unused and are not counted yet.
+    ended: u64,
 }
 
 impl Lease {
     pub(super) const fn new() -> Self {
-        Self { tokens: 0, ends: MonoTime::ZERO, size: 1, called_at: None, ahead_from: MonoTime::ZERO }
+        Self { tokens: 0, ends: MonoTime::ZERO, size: 1, called_at: None, ahead_from: MonoTime::ZERO, ended: 0 }
     }
 
     /// Takes up to `cost` tokens.
@@ -55,11 +57,11 @@ impl Lease {
         self.tokens == 0 || now >= self.ends
     }
 
-    /// Adds tokens up to the lease of the quota, and returns those beyond it that can be given back.
+    /// Adds tokens up to the lease of the quota, and returns those beyond it.
     pub(super) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         self.expire(now);
         if tokens.count == 0 || now >= tokens.ends {
-            return Tokens { count: 0, ..tokens };
+            return tokens;
         }
         let room = if quota.lease() > 1 { quota.lease().saturating_sub(self.tokens) } else { 0 };
         let kept = tokens.count.min(room);
@@ -67,12 +69,18 @@ impl Lease {
             self.ends = if self.tokens == 0 { tokens.ends } else { self.ends.min(tokens.ends) };
             self.tokens += kept;
         }
-        Tokens { count: tokens.count - kept, ..tokens }.returnable(now)
+        Tokens { count: tokens.count - kept, ..tokens }
     }
 
-    /// Takes all tokens that can still be given back.
-    pub(super) fn drain(&mut self, now: MonoTime) -> Tokens {
-        Tokens { count: std::mem::take(&mut self.tokens), ends: self.ends }.returnable(now)
+    /// Takes all tokens.
+    pub(super) const fn drain(&mut self) -> Tokens {
+        Tokens { count: std::mem::replace(&mut self.tokens, 0), ends: self.ends }
+    }
+
+    /// Takes the number of tokens that have ended unused.
+    pub(super) fn take_ended(&mut self, now: MonoTime) -> u64 {
+        self.expire(now);
+        std::mem::take(&mut self.ended)
     }
 
     /// Returns true if a call ahead of need is due: a quarter of the lease is left.
@@ -98,7 +106,7 @@ impl Lease {
 
     fn expire(&mut self, now: MonoTime) {
         if self.tokens > 0 && now >= self.ends {
-            self.tokens = 0;
+            self.ended = self.ended.saturating_add(std::mem::take(&mut self.tokens));
             self.size = (self.size / 2).max(1);
         }
     }

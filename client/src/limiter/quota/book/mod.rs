@@ -1,5 +1,6 @@
 //! The book of an instance: what it holds of each key of each quota, in shards that are locked for a moment.
 
+mod allowance;
 pub(super) mod holding;
 mod lease;
 
@@ -47,9 +48,9 @@ impl Tokens {
         }
     }
 
-    /// Returns the tokens that can be given back: those that arrive before their bucket is refilled.
-    pub(super) fn returnable(self, now: MonoTime) -> Self {
-        if now + GIVE_BEFORE_END < self.ends { self } else { Self { count: 0, ..self } }
+    /// Returns true if the tokens can be given back: they arrive before their bucket is refilled.
+    pub(super) fn returnable(self, now: MonoTime) -> bool {
+        now + GIVE_BEFORE_END < self.ends
     }
 }
 
@@ -100,6 +101,8 @@ pub(super) struct Book<W> {
     shards: Box<[Mutex<Shard<W>>]>,
     hasher: FixedState,
     keys_max: usize,
+    /// The time that a request waits for the store.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -117,11 +120,11 @@ struct Kept<W> {
 }
 
 impl<W: Waiter> Book<W> {
-    /// Makes an empty book for so many keys.
-    pub(super) fn new(keys_max: usize, seed: u64) -> Self {
+    /// Makes an empty book for so many keys, whose requests wait for the store for `patience`.
+    pub(super) fn new(keys_max: usize, seed: u64, patience: Duration) -> Self {
         let shard = || Mutex::new(Shard { table: HashTable::new(), swept_at: MonoTime::ZERO });
         let shards = std::iter::repeat_with(shard).take(SHARDS).collect();
-        Self { shards, hasher: FixedState::with_seed(seed), keys_max }
+        Self { shards, hasher: FixedState::with_seed(seed), keys_max, patience }
     }
 
     /// Returns the identity of the token bucket of a tenant.
@@ -165,18 +168,18 @@ impl<W: Waiter> Book<W> {
                 hash: id.hash,
                 quota: Arc::clone(id.quota),
                 tenant: id.tenant.into(),
-                holding: Holding::new(),
+                holding: Holding::new(self.patience),
             }),
         };
         Some(f(&mut entry.get_mut().holding))
     }
 
-    /// Takes all leases, and calls `f` with those that can be given back.
-    pub(super) fn drain(&self, now: MonoTime, mut f: impl FnMut(&Arc<Quota>, &str, Tokens)) {
+    /// Takes all leases, and calls `f` with them.
+    pub(super) fn drain(&self, mut f: impl FnMut(&Arc<Quota>, &str, Tokens)) {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             for kept in &mut shard.table {
-                let tokens = kept.holding.drain(now);
+                let tokens = kept.holding.drain();
                 if tokens.count > 0 {
                     f(&kept.quota, &kept.tenant, tokens);
                 }

@@ -1,13 +1,16 @@
-//! The circuit breaker before a store: after a few failures no request waits for it until it answers again.
+//! The circuit breaker before a store: after failures for a while no request waits for it until it answers again.
 
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-/// The consecutive failures that open the breaker.
+/// The consecutive failures that open the breaker, if they last.
 pub(crate) const FAILURES_MAX: u32 = 5;
-/// The longest wait before the first probe.
-pub(crate) const PROBE_FIRST: Duration = Duration::from_millis(200);
+/// Time without an answer that opens the breaker. In a shorter stall callers get less from a breaker than from the store:
+/// requests that arrive near its end are answered in time.
+pub(crate) const FAILS_FOR: Duration = Duration::from_millis(100);
+/// The longest wait before the first probe: a fraction of the stalls that open the breaker, so that it adds little to them.
+pub(crate) const PROBE_FIRST: Duration = Duration::from_millis(40);
 /// The longest wait before any probe.
 pub(crate) const PROBE_MAX: Duration = Duration::from_secs(5);
 /// The shortest wait before a probe.
@@ -20,6 +23,8 @@ pub(crate) enum Breaker {
     Closed {
         /// The failures.
         failures: u32,
+        /// The time of the first.
+        since: MonoTime,
     },
     /// The store does not answer.
     Open {
@@ -38,7 +43,7 @@ pub(crate) enum Breaker {
 impl Breaker {
     /// Makes a closed breaker.
     pub(crate) const fn new() -> Self {
-        Self::Closed { failures: 0 }
+        Self::Closed { failures: 0, since: MonoTime::ZERO }
     }
 
     /// Returns true if requests pass.
@@ -48,16 +53,19 @@ impl Breaker {
 
     /// Counts an answer to a request. Answers to requests from before it opened do not close the breaker: a probe does.
     pub(crate) const fn answered(&mut self) {
-        if let Self::Closed { failures } = self {
-            *failures = 0;
+        if self.is_closed() {
+            *self = Self::new();
         }
     }
 
     /// Counts a failure of a request, and returns true if the breaker opens by it. `jitter` is uniform over `u32`.
     pub(crate) fn failed(&mut self, now: MonoTime, jitter: u32) -> bool {
-        let Self::Closed { failures } = self else { return false };
-        *failures += 1;
-        *failures >= FAILURES_MAX && self.open(now, jitter)
+        let Self::Closed { failures, since } = self else { return false };
+        if *failures == 0 {
+            *since = now;
+        }
+        *failures = failures.saturating_add(1);
+        *failures >= FAILURES_MAX && now.since(*since) >= FAILS_FOR && self.open(now, jitter)
     }
 
     /// Opens it at once, and returns true if it was closed. `jitter` is uniform over `u32`.
@@ -117,20 +125,20 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_failures_open_it_and_an_answer_between_them_does_not() {
+    fn failures_that_last_open_it() {
         let mut breaker = Breaker::new();
         for round in 0..3 {
-            for _ in 1..FAILURES_MAX {
-                assert!(!breaker.failed(at(round), 0));
+            for millis in 0..99 {
+                assert!(!breaker.failed(at(round * 1_000 + millis), 0), "a stall that may end");
             }
             breaker.answered();
             assert_eq!(breaker, Breaker::new());
         }
-        for _ in 1..FAILURES_MAX {
-            assert!(!breaker.failed(at(10), 0));
+        for millis in [5_000, 5_100, 5_100, 5_100] {
+            assert!(!breaker.failed(at(millis), 0), "few");
         }
-        assert!(breaker.failed(at(10), 0), "the last opens it");
-        assert!(!breaker.is_closed() && !breaker.failed(at(10), 0), "and it opens once");
+        assert!(breaker.failed(at(5_100), 0), "the last opens it");
+        assert!(!breaker.is_closed() && !breaker.failed(at(5_100), 0), "and it opens once");
     }
 
     #[test]
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn waits_are_spread_over_a_span_that_doubles_to_its_maximum() {
-        for (probes, most) in [(0, PROBE_FIRST), (1, PROBE_FIRST * 2), (4, PROBE_FIRST * 16), (5, PROBE_MAX)]
+        for (probes, most) in [(0, PROBE_FIRST), (1, PROBE_FIRST * 2), (6, PROBE_FIRST * 64), (7, PROBE_MAX)]
         {
             assert_eq!((wait(probes, 0), wait(probes, u32::MAX)), (PROBE_MIN, most), "{probes}");
             let half = wait(probes, u32::MAX / 2);

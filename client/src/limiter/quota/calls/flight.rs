@@ -36,11 +36,12 @@ impl Flight {
             let landed = self.shared.book.known(&id, |holding| {
                 let mut landed = holding.land(&self.quota, reply, sent, now);
                 if self.shared.is_closed() {
-                    landed.surplus = landed.surplus.and(holding.drain(now));
+                    landed.surplus = landed.surplus.and(holding.drain());
                 }
                 landed
             });
             let Some(landed) = landed else { return };
+            self.shared.figures.lost(&self.quota, landed.ended);
             for (waits, outcome) in landed.settled {
                 // A request that has just left drops its tokens, which return.
                 let _ = waits.0.send(self.settled(outcome));

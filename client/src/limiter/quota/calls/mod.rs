@@ -1,10 +1,11 @@
-//! The calls to a store: their deadlines, the breakers before them, and what becomes of answers that come too late.
+//! The calls to a store: their deadlines, the breakers before them, and the gives, which wait for a store that is away.
 
 pub(super) mod breaker;
 mod flight;
 mod prober;
 
-use std::pin::Pin;
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::book::holding::Holding;
-use super::book::{Book, BucketId, Demand, KEYS_MAX, Reply, Tokens, lease_ends};
+use super::book::{Book, BucketId, Demand, KEYS_MAX, Reply, Tokens};
 use super::figures::{Figures, StoreCounters};
 use super::held::Waits;
 use super::store::{Ask, CONNECT_MAX, Failure, LATE_MAX, Store};
@@ -27,7 +28,7 @@ use prober::Prober;
 
 /// The calls under way, at most, with those that are late. Further ones fail at once.
 pub(crate) const CALLS_MAX: usize = 1_000;
-/// The gives under way, at most. The tokens of further ones are lost.
+/// The gives under way, at most, and those that wait for a breaker to close. The tokens of further ones are lost.
 pub(crate) const GIVES_MAX: usize = 1_000;
 /// The gives under way when a limiter closes.
 const GIVES_AT_ONCE: usize = 64;
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     parts_open: AtomicUsize,
     calls: Arc<Semaphore>,
     gives: Arc<Semaphore>,
+    /// The gives that wait for a breaker to close, with the ends of their tokens.
+    gives_waiting: Mutex<VecDeque<(Ask, MonoTime)>>,
     is_closed: AtomicBool,
     origin: Instant,
 }
@@ -57,13 +60,11 @@ struct Part {
     is_probing: AtomicBool,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Vec<Reply>, Failure>> + Send>>;
-
 impl Shared {
     pub(super) fn new(store: Store, name: String, timeout: Duration, seed: u64) -> Self {
         let part = || Part { breaker: Mutex::new(Breaker::new()), is_probing: AtomicBool::new(false) };
         Self {
-            book: Book::new(KEYS_MAX, seed),
+            book: Book::new(KEYS_MAX, seed, timeout),
             parts: std::iter::repeat_with(part).take(store.parts()).collect(),
             parts_open: AtomicUsize::new(0),
             store,
@@ -73,6 +74,7 @@ impl Shared {
             name,
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
             gives: Arc::new(Semaphore::new(GIVES_MAX)),
+            gives_waiting: Mutex::default(),
             is_closed: AtomicBool::new(false),
             origin: Instant::now(),
         }
@@ -111,8 +113,9 @@ impl Shared {
         false
     }
 
-    /// Asks the store, which has one deadline. An answer that comes later gives its tokens back. The place in the result
-    /// is held until the tokens have found theirs: a limiter that closes waits for it.
+    /// Asks the store. A store without an answer after the time that a request waits has failed, for the breaker; the
+    /// call still ends with its answer, so that no token of it is lost. The place in the result is held until the tokens
+    /// have found theirs: a limiter that closes waits for it.
     pub(super) async fn call(
         self: &Arc<Self>,
         asks: Arc<[Ask]>,
@@ -127,41 +130,19 @@ impl Shared {
             return Err(Failure::Overflow);
         };
         let sent = self.now();
-        let (shared, asked) = (Arc::clone(self), Arc::clone(&asks));
-        let mut answer: Answer = Box::pin(async move { shared.store.take(&asked).await });
-        match timeout(self.timeout, &mut answer).await {
-            Ok(Ok(replies)) => {
-                self.figures.took(self.now().since(sent));
-                self.note(first, Ok(replies.iter().any(|reply| reply.granted > 0)));
-                Ok((replies, place))
-            }
-            Ok(Err(failure)) => {
-                self.note(first, Err(&failure));
-                Err(failure)
-            }
-            Err(_) => {
-                self.note(first, Err(&Failure::Timeout));
-                tokio::spawn(Arc::clone(self).late(answer, asks, sent, place));
-                Err(Failure::Timeout)
-            }
-        }
-    }
-
-    /// Waits for an answer that no request waits for.
-    async fn late(
-        self: Arc<Self>,
-        answer: Answer,
-        asks: Arc<[Ask]>,
-        sent: MonoTime,
-        _place: OwnedSemaphorePermit,
-    ) {
-        if let Ok(Ok(replies)) = timeout(LATE_MAX, answer).await {
+        let mut answer = pin!(self.store.take(&asks));
+        let Ok(result) = timeout(self.timeout, &mut answer).await else {
+            self.note(first, Err(&Failure::Timeout));
+            let replies = timeout(LATE_MAX, answer).await.map_err(|_| Failure::Timeout)??;
             self.figures.late();
-            for (ask, reply) in asks.iter().zip(replies) {
-                let ends = lease_ends(&ask.quota, reply.refill_in, sent);
-                self.put_back(&ask.quota, &ask.tenant, Tokens { count: reply.granted, ends });
-            }
+            return Ok((replies, place));
+        };
+        if result.is_ok() {
+            self.figures.took(self.now().since(sent));
         }
+        let is_granted = |replies: &Vec<Reply>| replies.iter().any(|reply| reply.granted > 0);
+        self.note(first, result.as_ref().map(is_granted));
+        Ok((result?, place))
     }
 
     /// Makes the call of a key for the requests that wait for it, and further calls until none waits.
@@ -179,34 +160,65 @@ impl Shared {
         let now = self.now();
         let id = self.book.id(quota, tenant);
         let bank = |holding: &mut Holding<Waits>| match self.is_closed() {
-            true => tokens.returnable(now),
+            true => tokens,
             false => holding.bank(quota, tokens, now),
         };
-        let beyond = self.book.known(&id, bank).unwrap_or_else(|| tokens.returnable(now));
+        let beyond = self.book.known(&id, bank).unwrap_or(tokens);
         self.give(quota, tenant, beyond);
     }
 
-    /// Gives tokens back to the store in the background. They are lost if it does not answer.
+    /// Gives tokens back to the store in the background, once a breaker before it is closed. Those that would arrive
+    /// after the refill are lost: they would come on top of a full bucket.
     pub(super) fn give(self: &Arc<Self>, quota: &Arc<Quota>, tenant: &Arc<str>, tokens: Tokens) {
-        if tokens.count == 0 {
-            return;
-        }
-        let place = Arc::clone(&self.gives).try_acquire_owned();
-        if let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) {
-            let (shared, ask) = (Arc::clone(self), returned(quota, tenant, tokens.count));
-            runtime.spawn(async move {
-                let _place = place;
-                shared.give_now(&ask, tokens.ends).await;
-            });
+        if tokens.count > 0 {
+            let demand = Demand { least: tokens.count, wanted: tokens.count };
+            let ask = Ask { quota: Arc::clone(quota), tenant: Arc::clone(tenant), demand };
+            self.give_when_closed(ask, tokens.ends);
         }
     }
 
-    /// Gives tokens back that end at `ends`, and not later: after the refill they would come on top of a full bucket.
-    async fn give_now(self: &Arc<Self>, ask: &Ask, ends: MonoTime) {
-        let within = ends.since(self.now()).min(LATE_MAX);
-        if self.passes(ask) && matches!(timeout(within, self.store.give(ask)).await, Ok(Ok(()))) {
-            self.figures.given(ask.demand.least);
+    fn give_when_closed(self: &Arc<Self>, ask: Ask, ends: MonoTime) {
+        if self.passes(&ask) {
+            let place = Arc::clone(&self.gives).try_acquire_owned();
+            let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else { return self.lost(&ask) };
+            let shared = Arc::clone(self);
+            runtime.spawn(async move {
+                let _place = place;
+                shared.give_now(&ask, ends).await;
+            });
+            return;
         }
+        let waiting = || self.gives_waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting().len() >= GIVES_MAX {
+            return self.lost(&ask);
+        }
+        waiting().push_back((ask, ends));
+        // The breaker may have closed meanwhile.
+        if self.is_answering() {
+            self.give_waiting();
+        }
+    }
+
+    /// Gives what has waited for a breaker to close.
+    fn give_waiting(self: &Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.gives_waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.into_iter().for_each(|(ask, ends)| self.give_when_closed(ask, ends));
+    }
+
+    /// Gives tokens back that end at `ends`. What the store does not acknowledge may have been given, and is not repeated.
+    async fn give_now(self: &Arc<Self>, ask: &Ask, ends: MonoTime) {
+        let now = self.now();
+        let is_due = Tokens { count: ask.demand.least, ends }.returnable(now) && self.passes(ask);
+        let within = ends.since(now).min(LATE_MAX);
+        if is_due && matches!(timeout(within, self.store.give(ask)).await, Ok(Ok(()))) {
+            self.figures.given(ask.demand.least);
+        } else {
+            self.lost(ask);
+        }
+    }
+
+    fn lost(&self, ask: &Ask) {
+        self.figures.lost(&ask.quota, ask.demand.least);
     }
 
     /// Connects in the background, and asks once: a store that is configured wrongly is in the log before requests are
@@ -241,6 +253,7 @@ impl Shared {
             // Those that take longer than a request waits give back what comes late.
             let _ = timeout(self.timeout, self.calls.acquire_many(CALLS_MAX as u32)).await;
             self.give_leases().await;
+            self.give_waiting();
             let _ = self.gives.acquire_many(GIVES_MAX as u32).await;
         };
         if timeout(within, all).await.is_err() {
@@ -254,8 +267,9 @@ impl Shared {
     /// Gives all leases back.
     async fn give_leases(self: &Arc<Self>) {
         let mut leases = Vec::new();
-        self.book.drain(self.now(), |quota, tenant, tokens| {
-            leases.push((returned(quota, &Arc::from(tenant), tokens.count), tokens.ends));
+        self.book.drain(|quota, tenant, tokens| {
+            let demand = Demand { least: tokens.count, wanted: tokens.count };
+            leases.push((Ask { quota: Arc::clone(quota), tenant: Arc::from(tenant), demand }, tokens.ends));
         });
         let mut leases = leases.into_iter();
         let mut gives = tokio::task::JoinSet::new();
@@ -319,12 +333,6 @@ impl Part {
     fn lock(&self) -> std::sync::MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns what is given back, as a demand of that many tokens.
-fn returned(quota: &Arc<Quota>, tenant: &Arc<str>, tokens: u64) -> Ask {
-    let demand = Demand { least: tokens, wanted: tokens };
-    Ask { quota: Arc::clone(quota), tenant: Arc::clone(tenant), demand }
 }
 
 /// Draws a number uniform over `u32`.

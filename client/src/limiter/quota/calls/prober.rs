@@ -42,6 +42,7 @@ impl Prober {
             if is_answered {
                 self.shared.parts_open.fetch_sub(1, Ordering::Relaxed);
                 tracing::info!(store = self.shared.name, "quota store answers again");
+                self.shared.give_waiting();
                 return;
             }
             let cause = self.shared.store.fault().filter(|cause| logged.as_ref() != Some(cause));

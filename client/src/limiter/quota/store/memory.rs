@@ -23,6 +23,13 @@ pub(crate) enum Behaviour {
     Silent,
     /// It fails.
     Fails,
+    /// It stops at the beginning of each of these periods for this time, and then handles what has arrived.
+    Stalls {
+        /// The period.
+        every: Duration,
+        /// The time for which it stops.
+        lasts: Duration,
+    },
 }
 
 /// Buckets in memory on the clock of tokio. Clones share them.
@@ -80,6 +87,7 @@ impl Memory {
             Behaviour::Fails => return Err(Failure::Connection),
             Behaviour::Silent => std::future::pending().await,
             Behaviour::Answers | Behaviour::AnswersAfter(_) | Behaviour::TakesInSilence => {}
+            Behaviour::Stalls { .. } => tokio::time::sleep(self.with(|state| state.stalls_for())).await,
         }
         let replies = self.with(|state| state.take(asks));
         match behaviour {
@@ -110,6 +118,10 @@ impl Memory {
                 tokio::time::sleep(time).await;
                 Ok(())
             }
+            Behaviour::Stalls { .. } => {
+                tokio::time::sleep(self.with(|state| state.stalls_for())).await;
+                Ok(())
+            }
             Behaviour::Answers => Ok(()),
         }
     }
@@ -120,6 +132,13 @@ impl Memory {
 }
 
 impl State {
+    /// Returns the time until a stall of now ends.
+    fn stalls_for(&self) -> Duration {
+        let Behaviour::Stalls { every, lasts } = self.behaviour else { return Duration::ZERO };
+        let into = self.origin.elapsed().as_micros() % every.as_micros();
+        lasts.saturating_sub(Duration::from_micros(u64::try_from(into).unwrap_or_default()))
+    }
+
     fn take(&mut self, asks: &[Ask]) -> Vec<Reply> {
         let at = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX);
         let balances: Vec<Balance> = asks

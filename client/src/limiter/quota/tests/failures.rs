@@ -1,7 +1,7 @@
 //! Stores that fail or hang: the policies, the breaker, and that nobody waits.
 
 use super::*;
-use crate::limiter::quota::calls::breaker::FAILURES_MAX;
+use crate::limiter::quota::calls::breaker::{FAILS_FOR, FAILURES_MAX};
 use crate::limiter::quota::store::memory::Behaviour;
 
 fn per_hour(policy: OnStoreError, lease: u64) -> [Arc<Quota>; 1] {
@@ -13,6 +13,7 @@ async fn open_breaker(quotas: &Quotas) {
     // A request that joins the call of another may fail with it.
     for _ in 0..FAILURES_MAX * 2 {
         assert_eq!(take(quotas, &calls, "first", 1).await, Exact::Granted);
+        tokio::time::sleep(FAILS_FOR / 4).await;
     }
     assert!(!quotas.counters().is_up);
 }

@@ -31,7 +31,7 @@ async fn take_from_a_lease_and_a_remembered_refusal_allocate_nothing() {
 
 #[test]
 fn book_is_bounded_and_evicts_keys_without_a_state() {
-    let (book, calls) = (Book::<Waits>::new(320, 1), hourly("calls", 1_000, 100));
+    let (book, calls) = (Book::<Waits>::new(320, 1, TIMEOUT_DEFAULT), hourly("calls", 1_000, 100));
     let at = |secs| MonoTime::from_elapsed(Duration::from_secs(secs));
     let enter = |name: &str, ends: u64, now: u64| {
         let (count, ends) = (10, at(ends));

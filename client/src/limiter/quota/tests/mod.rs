@@ -8,6 +8,7 @@ mod property;
 mod real;
 mod script;
 mod servers;
+mod stalls;
 
 use std::sync::Arc;
 use std::time::Duration;
