@@ -59,7 +59,7 @@ mod subscription;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use builder::{BuildError, LimiterBuilder};
+pub use builder::{BuildError, LimiterBuilder, READY_WITHIN_DEFAULT};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
@@ -79,7 +79,7 @@ pub use plimsoll_tls::CertificatesError;
 pub use setup::SetupProblem;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
 pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
-pub use subscription::{CanaryBy, Subscription};
+pub use subscription::{BeforePolicy, CanaryBy, Subscription};
 
 /// The types that [`Limiter::without_transport`] and [`Subscription`] name, for a transport other than [`Feed`]: a
 /// simulation, or a process that carries the messages by its own means.

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ValueHint;
 use clap::builder::BoolishValueParser;
@@ -52,6 +53,10 @@ pub struct Args {
     /// Listen on no Unix socket
     #[arg(long, env = "PLIMSOLL_NO_SOCKETS", value_parser = BoolishValueParser::new(), conflicts_with = "sockets")]
     pub no_sockets: bool,
+    /// Time that a start waits for the policies of the buckets of its rules. Until then its ports are closed and
+    /// /readyz answers 503; after it --before-policy decides
+    #[arg(long, env = "PLIMSOLL_READY_WITHIN", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub ready_within: Duration,
     /// Unit by which the share of a canary is divided here: each key by itself, or this instance as a whole
     #[arg(long, env = "PLIMSOLL_CANARY_BY", value_name = "UNIT", default_value = "key")]
     pub canary_by: CanaryUnit,

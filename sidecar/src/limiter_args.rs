@@ -42,6 +42,9 @@ pub struct LimiterArgs {
     /// Limit of a bucket in requests/s until its first directive arrives; unlimited by default
     #[arg(long, env = "PLIMSOLL_COLD_RPS", value_name = "NAME=RATE", value_delimiter = ',', value_parser = parse_cold_rps)]
     pub cold_rps: Vec<(String, f64)>,
+    /// Decision about requests of a bucket before its policy is known: allow or deny. They are counted
+    #[arg(long, env = "PLIMSOLL_BEFORE_POLICY", value_name = "DECISION", default_value = "allow", value_parser = ["allow", "deny"])]
+    pub before_policy: String,
     /// Store of exact quotas: plimsoll://HOST:PORT, redis://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or
     /// redis+cluster://HOST:PORT, or over TLS plimsolls://.., rediss://.. and so on. Quotas are not enforced without one
     #[arg(long, env = "PLIMSOLL_QUOTA_STORE", value_name = "URL")]
@@ -70,6 +73,7 @@ impl LimiterArgs {
         let name = self.name.as_deref().unwrap_or(default_name);
         let builder = Limiter::builder(service)?.name(name)?.zone(&self.zone)?;
         let mut builder = builder.aggregators(&self.aggregator)?.failover_delay(self.grace);
+        builder = builder.before_policy(self.before_policy.parse().unwrap_or_default());
         if let Some(path) = &self.directives {
             builder = builder.directive_cache(path);
         }
@@ -115,6 +119,7 @@ impl Default for LimiterArgs {
             directives: None,
             kill_file: None,
             cold_rps: Vec::new(),
+            before_policy: "allow".to_owned(),
             quota_store: None,
             quota_username: None,
             quota_password_file: None,

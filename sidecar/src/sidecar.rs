@@ -1,7 +1,9 @@
-//! A sidecar from its start to its end: it opens files and sockets, begins the exchange with the aggregators, serves the
-//! ports, and reports the last counts.
+//! A sidecar from its start to its end: it opens files, begins the exchange with the aggregators, opens the ports once it
+//! knows its policies, and reports the last counts.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use plimsoll_admin::ports::host_and_port;
@@ -11,7 +13,7 @@ use plimsoll_client::{Feed, FeedHandle, Flushed, Limiter};
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{InvalidName, Name, Zone};
 use plimsoll_proto::transport;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
@@ -27,13 +29,13 @@ use crate::{http, rls};
 /// The time that a request waits for the store of quotas: half of what Envoy waits for the sidecar by default.
 const QUOTA_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The sockets of a sidecar, besides those in the file system.
+/// The sockets of a sidecar, besides those in the file system. Those of decisions are bound, and opened later.
 #[derive(Debug)]
 pub struct Listeners {
     /// The rate limit service.
-    pub rls: TcpListener,
+    pub rls: TcpSocket,
     /// Checks over HTTP.
-    pub http: TcpListener,
+    pub http: TcpSocket,
     /// Metrics, health checks and status.
     pub admin: TcpListener,
 }
@@ -59,8 +61,8 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let Some(opened) = shutdown.run_until_cancelled(opening).await else { return Ok(()) };
     let sidecar = opened??;
     let listeners = Listeners {
-        rls: transport::listen("--rls", rls).await?,
-        http: transport::listen("--http", http).await?,
+        rls: transport::bind("--rls", rls)?,
+        http: transport::bind("--http", http)?,
         admin: transport::listen("--admin", admin).await?,
     };
     sidecar.serve(listeners, shutdown).await
@@ -93,7 +95,7 @@ impl Sidecar {
         Ok(Self { limits, file, feed, security, sockets })
     }
 
-    /// Serves until `shutdown` is cancelled, then answers the requests in progress and reports the last counts.
+    /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled, then answers the requests in progress and reports the last counts.
     ///
     /// # Errors
     /// When a socket cannot be listened on.
@@ -102,9 +104,8 @@ impl Sidecar {
         let Self { feed, limits, file, security, sockets } = self;
         let addresses =
             (listeners.rls.local_addr()?, listeners.http.local_addr()?, listeners.admin.local_addr()?);
-        let unix = sockets.listen()?;
         let feed = feed.spawn()?;
-        log_start(addresses, &unix);
+        tracing::info!(admin = %addresses.2, "sidecar starts: its ports open once it knows the policies of its buckets");
 
         let (ports, reloads) = (Ports::new(), Reloads::default());
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
@@ -113,47 +114,75 @@ impl Sidecar {
             let following = file.follow(limits.clone(), reloads.clone());
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(following));
         }
-        let tls = |address| security.certificates().filter(|_| is_beyond_loopback(address)).cloned();
-        let rls = Port {
-            tcp: listeners.rls,
-            unix: unix.rls,
-            connections: ports.rls.clone(),
-            protection: tls(addresses.0).map_or(Protection::Plain, Protection::Mutual),
-            needs_token: false,
-            room: ports.room.clone(),
-        };
-        let http = Port {
-            tcp: listeners.http,
-            unix: unix.http,
-            connections: ports.http.clone(),
-            protection: tls(addresses.1).map_or(Protection::Plain, Protection::Tls),
-            needs_token: is_beyond_loopback(addresses.1),
-            room: ports.room.clone(),
-        };
         let access = security.access().clone();
         let rls_service = rls::Service::new(limits.clone(), shutdown.clone());
         let http_service = http::Service::new(limits.clone(), access.clone());
-        let connections = ports.admin.clone();
-        let (counters, checks) = (rls_service.counters().clone(), http_service.clone());
-        let routes = admin::routes(Sources { limits, reloads, ports, security, rls: counters, http: checks });
-
+        let is_open = Arc::new(AtomicBool::new(false));
+        let routes = admin::routes(Sources {
+            limits: limits.clone(),
+            reloads,
+            ports: ports.clone(),
+            security: security.clone(),
+            rls: rls_service.counters().clone(),
+            http: http_service.clone(),
+            is_open: Arc::clone(&is_open),
+        });
         // The admin port ends last: it shows how the others end.
         let closing = CancellationToken::new();
-        let admin =
-            server::serve(listeners.admin, connections, access, routes, closing.clone().cancelled_owned());
+        let admin = server::serve(
+            listeners.admin,
+            ports.admin.clone(),
+            access,
+            routes,
+            closing.clone().cancelled_owned(),
+        );
+        let tls = |address| security.certificates().filter(|_| is_beyond_loopback(address)).cloned();
+        let open = async || {
+            if shutdown.run_until_cancelled(limits.limiter().ready()).await == Some(false) {
+                tracing::warn!("no policy of some bucket yet: --before-policy decides until one arrives");
+            }
+            let unix = sockets.listen()?;
+            let listen = transport::open("--rls", listeners.rls)?;
+            let http = transport::open("--http", listeners.http)?;
+            log_start(addresses, &unix);
+            let rls = Port {
+                tcp: listen,
+                unix: unix.rls,
+                connections: ports.rls.clone(),
+                protection: tls(addresses.0).map_or(Protection::Plain, Protection::Mutual),
+                needs_token: false,
+                room: ports.room.clone(),
+            };
+            let http = Port {
+                tcp: http,
+                unix: unix.http,
+                connections: ports.http.clone(),
+                protection: tls(addresses.1).map_or(Protection::Plain, Protection::Tls),
+                needs_token: is_beyond_loopback(addresses.1),
+                room: ports.room.clone(),
+            };
+            is_open.store(true, Ordering::Release);
+            Ok::<_, Error>((rls, http))
+        };
         let decisions = async {
-            tokio::join!(
-                serve_http2(rls, shutdown.clone(), move |_, request| { rls_service.clone().answer(request) }),
-                serve_http1(http, shutdown.clone(), move |caller, request| {
-                    let service = http_service.clone();
-                    async move { service.answer(caller, request).await }
-                })
-            );
+            let opened = open().await.map(|(rls, http)| async {
+                tokio::join!(
+                    serve_http2(rls, shutdown.clone(), move |_, request| rls_service.clone().answer(request)),
+                    serve_http1(http, shutdown.clone(), move |caller, request| {
+                        let service = http_service.clone();
+                        async move { service.answer(caller, request).await }
+                    })
+                );
+            });
+            let result = match opened {
+                Ok(serving) => Ok(serving.await),
+                Err(error) => Err(error),
+            };
             flush(feed).await;
             closing.cancel();
+            result
         };
-        tokio::join!(decisions, admin);
-        Ok(())
+        tokio::join!(decisions, admin).0
     }
 }
 
@@ -191,6 +220,7 @@ fn limiter(args: &Args) -> Result<(Limiter, Feed), Error> {
         .canary_by(args.canary_by.into())
         // The responses pass through the proxy, if at all.
         .responses_elsewhere()
+        .ready_within(args.ready_within)
         .keys_max(args.keys_max)
         .buckets_max(args.buckets_max);
     if let Some(directory) = &args.security.certs {

@@ -16,8 +16,9 @@ const PREFIX: &str = "PLIMSOLL_";
 const QUOTED_MAX: usize = 500;
 
 /// The variables that configure a limiter.
-const OWN: [&str; 11] = [
+const OWN: [&str; 13] = [
     "PLIMSOLL_AGGREGATOR",
+    "PLIMSOLL_BEFORE_POLICY",
     "PLIMSOLL_BUCKETS_MAX",
     "PLIMSOLL_CERTS",
     "PLIMSOLL_COLD_RPS",
@@ -27,6 +28,7 @@ const OWN: [&str; 11] = [
     "PLIMSOLL_KEYS_MAX",
     "PLIMSOLL_KILL_FILE",
     "PLIMSOLL_NAME",
+    "PLIMSOLL_READY_WITHIN",
     "PLIMSOLL_ZONE",
 ];
 
@@ -60,6 +62,8 @@ impl LimiterBuilder {
     /// | `PLIMSOLL_DIRECTIVES` | [`directive_cache`](Self::directive_cache) |
     /// | `PLIMSOLL_KILL_FILE` | [`kill_file`](Self::kill_file) |
     /// | `PLIMSOLL_COLD_RPS`, as `checkout=100,search=50` | [`cold_rps`](Self::cold_rps) |
+    /// | `PLIMSOLL_BEFORE_POLICY`, `allow` or `deny` | [`before_policy`](Self::before_policy) |
+    /// | `PLIMSOLL_READY_WITHIN`, such as `5s` | [`ready_within`](Self::ready_within) |
     /// | `PLIMSOLL_KEYS_MAX` | [`keys_max`](Self::keys_max) |
     /// | `PLIMSOLL_BUCKETS_MAX` | [`buckets_max`](Self::buckets_max) |
     /// | `PLIMSOLL_GRACE`, such as `20s` | [`failover_delay`](Self::failover_delay) |
@@ -137,6 +141,11 @@ impl LimiterBuilder {
                 Ok(if yes { self.insecure() } else { self })
             }
             "PLIMSOLL_COLD_RPS" => return text.split(',').try_fold(self, Self::cold_entry),
+            "PLIMSOLL_BEFORE_POLICY" => Ok(self.before_policy(text.parse()?)),
+            "PLIMSOLL_READY_WITHIN" => {
+                let time = humantime::parse_duration(text);
+                Ok(self.ready_within(time.map_err(|error| format!("{error}; write it like 5s"))?))
+            }
             "PLIMSOLL_KEYS_MAX" => Ok(self.keys_max(up_to(text, KEYS_MAX)?)),
             "PLIMSOLL_BUCKETS_MAX" => Ok(self.buckets_max(up_to(text, BUCKETS_MAX)?)),
             "PLIMSOLL_GRACE" => {
@@ -224,7 +233,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Limiter;
+    use crate::{BeforePolicy, Limiter};
     use crate::subscription::assignment::endpoints::Aggregators;
 
     fn with(variables: &[(&str, &str)]) -> Result<LimiterBuilder, BuildError> {
@@ -244,6 +253,8 @@ mod tests {
             ("PLIMSOLL_KEYS_MAX", "500"),
             ("PLIMSOLL_BUCKETS_MAX", "2000"),
             ("PLIMSOLL_GRACE", "1m 30s"),
+            ("PLIMSOLL_BEFORE_POLICY", "deny"),
+            ("PLIMSOLL_READY_WITHIN", "7s"),
             ("PATH", "/bin"),
         ])
         .unwrap();
@@ -258,6 +269,7 @@ mod tests {
         assert_eq!((builder.keys_max, builder.buckets_max), (500, 2_000));
         assert!(builder.is_insecure);
         assert_eq!(builder.failover_delay, Duration::from_secs(90));
+        assert_eq!((builder.before_policy, builder.ready_within.as_secs()), (BeforePolicy::Deny, 7));
         #[cfg(feature = "tls")]
         assert_eq!(with(&[("PLIMSOLL_CERTS", "/c")]).unwrap().certificates.as_deref(), Some("/c".as_ref()));
     }
@@ -287,6 +299,8 @@ mod tests {
             ("PLIMSOLL_KEYS_MAX", "100001", "1 to 100000"),
             ("PLIMSOLL_BUCKETS_MAX", "-5", "whole number"),
             ("PLIMSOLL_GRACE", "20", "20s"),
+            ("PLIMSOLL_BEFORE_POLICY", "refuse", "allow or deny"),
+            ("PLIMSOLL_READY_WITHIN", "5", "5s"),
         ] {
             let error = with(&[(name, value)]).unwrap_err().to_string();
             for part in [name, &format!("`{value}`"), remedy] {

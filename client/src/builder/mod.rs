@@ -27,7 +27,7 @@ use crate::limiter::{BUCKETS_MAX_DEFAULT, KEYS_MAX_DEFAULT, Limiter};
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
-use crate::subscription::{CanaryBy, Subscription};
+use crate::subscription::{BeforePolicy, CanaryBy, Subscription};
 
 /// The fewest threads with counters of their own.
 const THREAD_SLOTS_MIN: usize = 8;
@@ -37,6 +37,9 @@ const KEYS_MAX: usize = 100_000;
 
 /// The largest number of buckets of a limiter, if set.
 pub(crate) const BUCKETS_MAX: usize = 4_096;
+
+/// Default time that [`Limiter::ready`] waits: a start without the control plane must not last longer.
+pub const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
 
 /// Configures and makes a [`Limiter`] and its [`Feed`]. Made by [`Limiter::builder`].
 #[derive(Clone, Debug)]
@@ -53,6 +56,8 @@ pub struct LimiterBuilder {
     buckets_max: usize,
     directive_cache: Option<PathBuf>,
     cold: BTreeMap<Bucket, Rate>,
+    before_policy: BeforePolicy,
+    ready_within: Duration,
     kill_file: Option<PathBuf>,
     canary_by: CanaryBy,
     observes_responses: bool,
@@ -76,6 +81,8 @@ impl LimiterBuilder {
             buckets_max: BUCKETS_MAX_DEFAULT,
             directive_cache: None,
             cold: BTreeMap::new(),
+            before_policy: BeforePolicy::default(),
+            ready_within: READY_WITHIN_DEFAULT,
             kill_file: None,
             canary_by: CanaryBy::default(),
             observes_responses: true,
@@ -209,6 +216,21 @@ impl LimiterBuilder {
         Ok(self)
     }
 
+    /// Sets the decision about requests of buckets whose policy is not known yet, by default to admit them. They are
+    /// counted in `plimsoll_decisions_before_policy_total`. A bucket that no policy names is known as such.
+    #[must_use]
+    pub fn before_policy(mut self, decision: BeforePolicy) -> Self {
+        self.before_policy = decision;
+        self
+    }
+
+    /// Sets how long [`Limiter::ready`] waits for directives, by default [`READY_WITHIN_DEFAULT`].
+    #[must_use]
+    pub fn ready_within(mut self, time: Duration) -> Self {
+        self.ready_within = time;
+        self
+    }
+
     /// Sets the largest number of keys, that is (bucket, tenant) pairs, with a state of their own, by default
     /// [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
@@ -259,7 +281,9 @@ impl LimiterBuilder {
             role: Role::Client,
         };
         let zone = owner.zone.to_string();
-        let table = Arc::new(Table::with_buckets(self.keys_max, self.buckets_max, thread_slots(), seed));
+        let mut table = Table::with_buckets(self.keys_max, self.buckets_max, thread_slots(), seed);
+        table.before_policy = self.before_policy.word();
+        let table = Arc::new(table);
         #[cfg(feature = "quota")]
         quota::set_store(&table, self.quota_store.as_ref())?;
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
@@ -294,6 +318,8 @@ impl LimiterBuilder {
             security,
             cache,
             has_cold_rates,
+            before_policy: self.before_policy,
+            ready_within: self.ready_within,
             local_kill,
             counters: Arc::new(Counters { zone, restored, ..Counters::default() }),
             lifecycle,

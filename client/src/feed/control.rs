@@ -1,6 +1,7 @@
 //! The control side of a limiter: all that its feed, its metrics and its status share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::Security;
@@ -10,7 +11,7 @@ use plimsoll_tls::Certificates;
 use super::{Counters, Lifecycle, LocalKill};
 use crate::feed::cache::CacheFile;
 use crate::hot::table::Table;
-use crate::subscription::Subscription;
+use crate::subscription::{BeforePolicy, Subscription};
 use crate::subscription::assignment::endpoints::Aggregators;
 
 /// The state that connects a limiter to the control plane. The feed drives it; the limiter reads it.
@@ -24,6 +25,10 @@ pub(crate) struct Control {
     pub(crate) cache: Option<CacheFile>,
     /// True if the service has set a rate for a bucket, which needs refills even without a stream.
     pub(crate) has_cold_rates: bool,
+    /// The decision before the policy of a bucket is known.
+    pub(crate) before_policy: BeforePolicy,
+    /// The time that a start waits for directives.
+    pub(crate) ready_within: Duration,
     pub(crate) local_kill: LocalKill,
     pub(crate) counters: Arc<Counters>,
     pub(crate) lifecycle: Lifecycle,

@@ -131,7 +131,7 @@ impl DirectiveWord {
         self.with(Self::AT_TENANT_LIMIT, yes)
     }
 
-    /// Marks a guard that the service itself has set for the time before the first directive.
+    /// Marks what the service itself has set for the time before the first directive: a guard, or a refusal of all.
     pub(crate) const fn cold(self, yes: bool) -> Self {
         self.with(Self::COLD, yes)
     }
@@ -204,9 +204,10 @@ impl DirectiveWord {
                 false => Reason::TenantQuotaExceeded,
             },
             _ if self.is_at_tenant_limit() => Reason::TenantLimit,
-            Outcome::GuardDropped | Outcome::WouldGuardDropped if self.is_cold() => Reason::ColdStart,
+            Outcome::Admitted => Reason::ClusterOverload,
+            _ if self.is_cold() => Reason::ColdStart,
             Outcome::GuardDropped | Outcome::WouldGuardDropped => Reason::BurstGuard,
-            Outcome::Dropped | Outcome::WouldDropped | Outcome::Admitted => Reason::ClusterOverload,
+            Outcome::Dropped | Outcome::WouldDropped => Reason::ClusterOverload,
         }
     }
 

@@ -93,6 +93,8 @@ pub(crate) struct Table {
     /// The exact quotas of buckets, and the store that decides them.
     pub(crate) quotas: QuotaDefinitions,
     pub(crate) layered: Layered,
+    /// The word of a bucket whose policy is not known: to refuse all, or nothing.
+    pub(crate) before_policy: DirectiveWord,
     /// The draw key of coherent coins.
     pub(crate) draw_key: SharedKey,
     /// Counts the refills of guards and headrooms.
@@ -150,6 +152,7 @@ impl Table {
             limits: Limits::new(buckets_max),
             quotas: QuotaDefinitions::new(buckets_max),
             layered: Layered::new(buckets_max),
+            before_policy: DirectiveWord::NOTHING,
             draw_key: SharedKey::default(),
             refills: AtomicU32::new(0),
             untracked: AtomicU64::new(0),
@@ -197,6 +200,12 @@ impl Table {
         #[cfg(feature = "testing")]
         if let (None, Some(word)) = (self.default_key(bucket), self.hooks.fallback()) {
             self.publish(default_key, word);
+        }
+        if self.before_policy.is_held()
+            && self.default_key(bucket).is_none()
+            && self.own_directive(default_key) == DirectiveWord::NOTHING
+        {
+            self.publish(default_key, self.before_policy);
         }
         self.default_keys.get(bucket as usize)?.store(default_key + 1, Ordering::Release);
         Some(self.bucket_place(bucket, default_key))

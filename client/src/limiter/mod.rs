@@ -8,6 +8,7 @@ mod limits;
 #[cfg(feature = "quota")]
 pub(crate) mod quota;
 mod quotas;
+mod ready;
 mod requests;
 mod shard;
 mod status;

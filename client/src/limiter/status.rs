@@ -33,6 +33,12 @@ pub struct Status {
     pub unreported: u64,
     /// True while the kill file or `PLIMSOLL_KILL` stops this process from refusing.
     pub local_kill: bool,
+    /// True if every bucket has a directive, of now or of an earlier process.
+    pub is_ready: bool,
+    /// The decision about requests of a bucket before its policy is known, `allow` or `deny`; null without a feed.
+    pub before_policy: Option<&'static str>,
+    /// Requests decided so far before the policy of their bucket was known.
+    pub decided_before_policy: u64,
     /// The state of the store of exact quotas: `up`, or `down` while it does not answer. Absent without a store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_store: Option<&'static str>,
@@ -105,6 +111,9 @@ impl Limiter {
         let mut status = control.subscription.with(|subscription, now| Status {
             feed: health.feed,
             connected: health.connected,
+            is_ready: subscription.are_policies_known(),
+            before_policy: Some(control.before_policy.as_str()),
+            decided_before_policy: subscription.decided_before_policy(),
             refused: health.refused,
             ..subscription.status(now)
         });

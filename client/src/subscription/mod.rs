@@ -11,6 +11,7 @@
 //! * [`EvidenceCollector`]: outcomes per bucket, for the gates of rollouts.
 
 pub(crate) mod assignment;
+mod before_policy;
 mod directive_cache;
 mod enforcement;
 mod evidence;
@@ -41,6 +42,7 @@ use crate::interner::key_registry::KeyRegistry;
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::{Assignment, Change};
 
+pub use before_policy::BeforePolicy;
 use directive_cache::{DirectiveCache, Version};
 pub use enforcement::CanaryBy;
 use enforcement::Enforcement;
@@ -72,6 +74,8 @@ pub struct Subscription {
     publisher: Publisher,
     evidence: EvidenceCollector,
     refusals: Refusals,
+    /// By bucket: the requests decided before its policy was known; `None` while it is not.
+    decided_before: Vec<Option<u64>>,
     /// The number of messages and directives rejected because they were stale.
     pub(crate) rejected: u64,
     /// Controllers that run at the epoch of the one that leads.
@@ -94,6 +98,7 @@ impl Subscription {
             publisher: Publisher::default(),
             evidence: EvidenceCollector::default(),
             refusals: Refusals::default(),
+            decided_before: Vec::new(),
             rejected: 0,
             other_controllers: OtherControllers::default(),
         }
@@ -225,6 +230,9 @@ impl Subscription {
         // Nothing is measured before the first stream, so all refusals of a cold start may be new.
         if self.table.default_key(id as u32).is_some_and(|key| self.table.is_cold(key)) {
             self.add_refusals();
+        }
+        if self.directives.get(&self.buckets[id]).is_some() {
+            self.note_policy(id);
         }
         let bucket = &self.buckets[id];
         let posted = self.directives.get(bucket);

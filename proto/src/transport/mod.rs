@@ -24,7 +24,7 @@ pub use self::dial::{Dial, InvalidEndpoint, Security};
 #[cfg(feature = "server")]
 pub(crate) use self::guarded::{ConnectionGuard, Greeted};
 #[cfg(feature = "server")]
-pub use self::serve::{ServeError, listen, serve};
+pub use self::serve::{ServeError, bind, listen, open, serve};
 #[cfg(feature = "server")]
 pub(crate) use self::socket::{Certified, PortSecurity};
 pub(crate) use self::watched::Watched;

@@ -53,13 +53,30 @@ pub enum ServeError {
 /// When the address is in use or is not an address of this machine.
 #[allow(clippy::unused_async)] // A listener needs a runtime, which an `async fn` is sure to have.
 pub async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
+    open(flag, bind(flag, address)?)
+}
+
+/// Reserves an address, and refuses connections until it is [opened](open).
+///
+/// # Errors
+/// When the address is in use, or is none of this host.
+pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, ServeError> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
-    let listen = |socket: TcpSocket| {
+    let bind = |socket: TcpSocket| {
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG_MAX)
+        Ok(socket)
     };
-    socket.and_then(listen).map_err(|source| ServeError::Listen { flag, address, source })
+    socket.and_then(bind).map_err(|source| ServeError::Listen { flag, address, source })
+}
+
+/// Opens a port that was [reserved](bind).
+///
+/// # Errors
+/// When another process listens on it.
+pub fn open(flag: &'static str, socket: TcpSocket) -> Result<TcpListener, ServeError> {
+    let address = socket.local_addr().unwrap_or_else(|_| SocketAddr::from(([0; 4], 0)));
+    socket.listen(BACKLOG_MAX).map_err(|source| ServeError::Listen { flag, address, source })
 }
 
 /// Returns the connections of a port, each with its deadlines.

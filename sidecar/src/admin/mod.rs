@@ -2,6 +2,9 @@
 
 mod metrics;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use axum::Json;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
@@ -24,6 +27,8 @@ pub(crate) struct Sources {
     pub(crate) security: Opened,
     pub(crate) rls: rls::Counters,
     pub(crate) http: http::Service,
+    /// True once the ports are open.
+    pub(crate) is_open: Arc<AtomicBool>,
 }
 
 /// The state of a sidecar at one moment.
@@ -64,6 +69,7 @@ pub(crate) fn routes(sources: Sources) -> Routes {
     let limiter = Metrics::new(sources.limits.limiter());
     let of_page = sources.clone();
     let page = move || metrics::page(&limiter, &of_page);
+    let is_open = Arc::clone(&sources.is_open);
     let status = move || async move { Json(sources.status()) };
-    server::routes(page, || true).viewer(Method::GET, "/status", status)
+    server::routes(page, move || is_open.load(Ordering::Acquire)).viewer(Method::GET, "/status", status)
 }

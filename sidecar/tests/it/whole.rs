@@ -9,11 +9,14 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll_sidecar::{Listeners, Sidecar};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::start::parsed;
+
+/// The flags of a sidecar that does not wait for policies.
+const NOW: [&str; 2] = ["--ready-within", "0s"];
 
 struct Running {
     rls: SocketAddr,
@@ -25,15 +28,35 @@ struct Running {
 
 /// Starts a sidecar of this name; two of one name cannot run in one process.
 async fn start(name: &str, sockets: &Path, more: &[&str]) -> Running {
-    let flags = [&["--name", name, "--sockets", sockets.to_str().unwrap()], more].concat();
+    let parent = ["--aggregator", "http://127.0.0.1:1"];
+    let flags = [&["--name", name, "--sockets", sockets.to_str().unwrap()], &parent[..], more].concat();
     let sidecar = Sidecar::new(&parsed(&flags)).unwrap();
-    let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let listeners = Listeners { rls: listen().await, http: listen().await, admin: listen().await };
-    let ports = [&listeners.rls, &listeners.http, &listeners.admin];
-    let [rls, http, admin] = ports.map(|port| port.local_addr().unwrap());
+    let bound = || {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket
+    };
+    let admin = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listeners = Listeners { rls: bound(), http: bound(), admin };
+    let [rls, http] = [&listeners.rls, &listeners.http].map(|port| port.local_addr().unwrap());
+    let admin = listeners.admin.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let served = tokio::spawn(sidecar.serve(listeners, shutdown.clone()));
     Running { rls, http, admin, shutdown, served }
+}
+
+impl Running {
+    /// Waits until the ports are open, or the start has failed.
+    async fn opened(self) -> Self {
+        while !self.served.is_finished() && !self.ready().await {
+            tokio::task::yield_now().await;
+        }
+        self
+    }
+
+    async fn ready(&self) -> bool {
+        ask(self.admin, "GET /readyz HTTP/1.1").await.starts_with("HTTP/1.1 200")
+    }
 }
 
 /// Sends a request, and returns the whole answer.
@@ -53,7 +76,10 @@ async fn ask(port: SocketAddr, head: &str) -> String {
 async fn every_port_answers_and_the_counts_are_shown() {
     let directory = tempfile::tempdir().unwrap();
     let running =
-        start("every", directory.path(), &["--cold-rps", "closed=0", "--admin-open-on-loopback"]).await;
+        start("every", directory.path(), &["--cold-rps", "closed=0", "--admin-open-on-loopback", NOW[0], NOW[1]])
+            .await
+            .opened()
+            .await;
     let open = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: open";
     assert!(ask(running.http, open).await.starts_with("HTTP/1.1 200"));
     let closed = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: closed";
@@ -71,7 +97,6 @@ async fn every_port_answers_and_the_counts_are_shown() {
     let socket = || async { UnixStream::connect(directory.path().join("http.sock")).await.unwrap() };
     assert!(exchange(socket().await, open).await.starts_with("HTTP/1.1 200"));
 
-    assert!(ask(running.admin, "GET /readyz HTTP/1.1").await.starts_with("HTTP/1.1 200"));
     let metrics = ask(running.admin, "GET /metrics HTTP/1.1").await;
     for line in [
         "plimsoll_decisions_total{bucket=\"open\",mode=\"unknown\",result=\"admit\"} 2\n",
@@ -104,7 +129,7 @@ async fn every_port_answers_and_the_counts_are_shown() {
 #[tokio::test]
 async fn health_is_checked_and_watched() {
     let directory = tempfile::tempdir().unwrap();
-    let running = start("health", directory.path(), &[]).await;
+    let running = start("health", directory.path(), &NOW).await.opened().await;
     let stream = TokioIo::new(TcpStream::connect(running.rls).await.unwrap());
     let (mut client, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
@@ -127,6 +152,30 @@ async fn health_is_checked_and_watched() {
     assert_eq!(end["grpc-status"], "14");
     drop(client);
     running.served.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn ports_open_when_policies_are_known_or_overdue() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("rules.yaml");
+    std::fs::write(&rules, "http: { rules: [ { bucket: shop } ] }\n").unwrap();
+    let with_rules = ["--rules", rules.to_str().unwrap()];
+    let waiting = start("waiting", directory.path(), &[&with_rules[..], &["--ready-within", "1h"]].concat()).await;
+    assert!(ask(waiting.admin, "GET /healthz HTTP/1.1").await.starts_with("HTTP/1.1 200"));
+    assert!(!waiting.ready().await && TcpStream::connect(waiting.http).await.is_err());
+    waiting.shutdown.cancel();
+    waiting.served.await.unwrap().unwrap();
+    for (decision, status) in [("allow", "200"), ("deny", "429")] {
+        let flags = [&with_rules[..], &NOW, &["--before-policy", decision]].concat();
+        let running = start(decision, directory.path(), &flags).await.opened().await;
+        let answer = ask(running.http, "GET /check HTTP/1.1\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /").await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        let metrics = ask(running.admin, "GET /metrics HTTP/1.1").await;
+        let line = format!("plimsoll_decisions_before_policy_total{{policy=\"{decision}\"}} 1\n");
+        assert!(metrics.contains(&line), "{metrics}");
+        running.shutdown.cancel();
+        running.served.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ fn streams(control: &Control) -> Vec<Family> {
         let conflict = subscription.other_controllers.has_rival(now);
         (subscription.epoch(), age, subscription.rejected, subscription.observes(), conflict)
     });
+    let before = control.subscription.with(|subscription, _| subscription.decided_before_policy());
     let counters = &control.counters;
     let connected = flag(counters.connected.load(Ordering::Relaxed) > 0);
     let rejected = stale + count(&counters.invalid);
@@ -43,6 +44,12 @@ fn streams(control: &Control) -> Vec<Family> {
             "Decisions that no aggregator has acknowledged yet; after a shutdown of the feed, those that were lost.",
             &[],
             plain(control.unreported() as f64),
+        ),
+        Family::counter(
+            "plimsoll_decisions_before_policy_total",
+            "Requests decided before the policy of their bucket was known, by that decision (allow, deny).",
+            &["policy"],
+            [(vec![control.before_policy.as_str().to_owned()], before)],
         ),
         Family::counter(
             "plimsoll_directives_rejected_total",

@@ -22,9 +22,11 @@ pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Respo
     let reason = refused.reason();
     let mut details = ErrorDetails::new();
     // Google's rules for error reasons ask for capitals.
-    details
-        .set_error_info(reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, facts(refused))
-        .add_quota_failure_violation(subject(refused), words::detail(reason));
+    details.set_error_info(reason.as_str().to_ascii_uppercase(), ERROR_DOMAIN, facts(refused));
+    // A store that does not answer is no failure of the caller's quota.
+    if reason != Reason::QuotaDegraded {
+        details.add_quota_failure_violation(subject(refused), words::detail(reason));
+    }
     let mut metadata = MetadataMap::new();
     let pushback = if reason == Reason::TenantQuotaExceeded {
         NO_RETRY

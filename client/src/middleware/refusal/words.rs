@@ -44,7 +44,7 @@ pub(super) const fn title(reason: Reason) -> &'static str {
         Reason::BurstGuard => "Too many requests at once",
         Reason::ColdStart => "The service is starting",
         Reason::TenantQuotaExceeded => "The quota of the tenant is used up",
-        Reason::QuotaDegraded => "The quota of the tenant cannot be checked",
+        Reason::QuotaDegraded => "The store of quotas does not answer",
     }
 }
 
@@ -69,7 +69,8 @@ pub(super) const fn detail(reason: Reason) -> &'static str {
              refused as well."
         }
         Reason::QuotaDegraded => {
-            "The quota of this tenant cannot be checked at present, so the request was refused. Retry after the given time."
+            "The store of quotas does not answer at present, so the request was refused, although the tenant may have quota \
+             left. Retry after the given time."
         }
     }
 }

@@ -106,6 +106,7 @@ impl Publisher {
         let own = match (cold_rate, posted.zip(stance)) {
             (Some(rate), _) => self.publish_cold(table, published, rate),
             (None, Some((posted, stance))) => self.publish_directive(table, published.id, posted, &stance),
+            (None, None) if table.before_policy.is_held() => publish_before_policy(table, published),
             (None, None) => return,
         };
         let before = self.own_words.get(bucket).into_iter().flatten();
@@ -250,6 +251,16 @@ impl Publisher {
             table.draw_key.store(new.draw_key());
         }
     }
+}
+
+/// Publishes the refusal of a bucket whose policy is not known, for all its tenants. Returns its key.
+fn publish_before_policy(table: &Table, published: Published<'_>) -> Vec<u32> {
+    let is_enforced = published.enforcement.mode_without_terms(published.bucket) == Mode::Enforce;
+    let key = table.keys.intern(published.id as u32, DEFAULT_TENANT);
+    if let Some(key) = key {
+        table.publish(key, table.before_policy.enforced(is_enforced));
+    }
+    key.into_iter().collect()
 }
 
 /// Returns the guard directed for a key. Without the number of clients that share it there is none.

@@ -77,6 +77,38 @@ fn kill_stops_the_rate_of_the_service() {
 }
 
 #[test]
+fn unknown_policy_is_decided_as_set_and_counted() {
+    for (decision, expected) in [(BeforePolicy::Allow, 100), (BeforePolicy::Deny, 0)] {
+        let mut client = TestClient::before_policy(decision);
+        let refused = |client: &mut TestClient| match client.admit("acme") {
+            Verdict::Admit => None,
+            Verdict::Refuse(refusal) => Some(refusal.reason()),
+        };
+        let reason = (decision == BeforePolicy::Deny).then_some(Reason::ColdStart);
+        assert_eq!(refused(&mut client), reason, "before the first tick");
+        assert_eq!(pass(&mut client, 10, 10), expected);
+        assert!(!client.subscription.are_policies_known());
+        assert_eq!(client.subscription.decided_before_policy(), 101);
+        client.direct(limited(Mode::Enforce), &[("default", ratio(None))]);
+        assert!(client.subscription.are_policies_known());
+        assert_eq!(pass(&mut client, 10, 10), 100, "{decision:?}");
+        assert_eq!(client.subscription.decided_before_policy(), 101);
+        assert_eq!(refused(&mut client), None);
+        client.admit_in("later", "acme");
+        assert!(!client.subscription.are_policies_known());
+        assert_eq!(client.subscription.decided_before_policy(), 102);
+    }
+}
+
+#[test]
+fn kill_stops_the_refusal_before_a_policy() {
+    let mut client = TestClient::before_policy(BeforePolicy::Deny);
+    let kill = Directives { kill: KillGeneration(1), seq: 1, ..Directives::default() };
+    client.subscription.on_directives(client.now, kill).unwrap();
+    assert_eq!(pass(&mut client, 10, 10), 100);
+}
+
+#[test]
 fn later_process_starts_from_saved_directives() {
     let mut client = TestClient::new();
     assert_eq!(client.subscription.unsaved(), None);

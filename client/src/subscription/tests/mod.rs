@@ -62,7 +62,17 @@ impl TestClient {
     }
 
     fn named(name: &str) -> Self {
-        let mut client = Self::fresh(name);
+        Self::greeted(Self::fresh(name))
+    }
+
+    /// A limiter of this decision about buckets without a policy.
+    fn before_policy(decision: BeforePolicy) -> Self {
+        let mut table = Table::new(100, 0, 7);
+        table.before_policy = decision.word();
+        Self::greeted(Self::on("host:1", table))
+    }
+
+    fn greeted(mut client: Self) -> Self {
         client.table.declare("api").unwrap();
         client.subscription.on_open(now());
         client.subscription.report(now());
@@ -78,7 +88,11 @@ impl TestClient {
 
     /// A limiter that knows no names and has no stream.
     fn fresh(name: &str) -> Self {
-        let table = Arc::new(Table::new(100, 0, 7));
+        Self::on(name, Table::new(100, 0, 7))
+    }
+
+    fn on(name: &str, table: Table) -> Self {
+        let table = Arc::new(table);
         let identity = Identity {
             instance: InstanceId(1),
             name: Name::new(name).unwrap(),
