@@ -233,8 +233,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{BeforePolicy, Limiter};
     use crate::subscription::assignment::endpoints::Aggregators;
+    use crate::{BeforePolicy, Limiter};
 
     fn with(variables: &[(&str, &str)]) -> Result<LimiterBuilder, BuildError> {
         Limiter::builder("shop")?.variables(variables.iter().copied())

@@ -75,11 +75,14 @@ async fn ask(port: SocketAddr, head: &str) -> String {
 #[tokio::test]
 async fn every_port_answers_and_the_counts_are_shown() {
     let directory = tempfile::tempdir().unwrap();
-    let running =
-        start("every", directory.path(), &["--cold-rps", "closed=0", "--admin-open-on-loopback", NOW[0], NOW[1]])
-            .await
-            .opened()
-            .await;
+    let running = start(
+        "every",
+        directory.path(),
+        &["--cold-rps", "closed=0", "--admin-open-on-loopback", NOW[0], NOW[1]],
+    )
+    .await
+    .opened()
+    .await;
     let open = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: open";
     assert!(ask(running.http, open).await.starts_with("HTTP/1.1 200"));
     let closed = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: closed";
@@ -160,7 +163,8 @@ async fn ports_open_when_policies_are_known_or_overdue() {
     let rules = directory.path().join("rules.yaml");
     std::fs::write(&rules, "http: { rules: [ { bucket: shop } ] }\n").unwrap();
     let with_rules = ["--rules", rules.to_str().unwrap()];
-    let waiting = start("waiting", directory.path(), &[&with_rules[..], &["--ready-within", "1h"]].concat()).await;
+    let waiting =
+        start("waiting", directory.path(), &[&with_rules[..], &["--ready-within", "1h"]].concat()).await;
     assert!(ask(waiting.admin, "GET /healthz HTTP/1.1").await.starts_with("HTTP/1.1 200"));
     assert!(!waiting.ready().await && TcpStream::connect(waiting.http).await.is_err());
     waiting.shutdown.cancel();
@@ -168,7 +172,8 @@ async fn ports_open_when_policies_are_known_or_overdue() {
     for (decision, status) in [("allow", "200"), ("deny", "429")] {
         let flags = [&with_rules[..], &NOW, &["--before-policy", decision]].concat();
         let running = start(decision, directory.path(), &flags).await.opened().await;
-        let answer = ask(running.http, "GET /check HTTP/1.1\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /").await;
+        let answer =
+            ask(running.http, "GET /check HTTP/1.1\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /").await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
         let metrics = ask(running.admin, "GET /metrics HTTP/1.1").await;
         let line = format!("plimsoll_decisions_before_policy_total{{policy=\"{decision}\"}} 1\n");

@@ -52,7 +52,11 @@ pub(super) fn families(table: &Table) -> [Family; 8] {
             "plimsoll_quota_lost_tokens_total",
             "Tokens that the store of exact quotas has debited here and that were neither used nor given back, by quota.",
             &["quota"],
-            counters.map(|counters| counters.lost.iter().map(|(quota, lost)| (vec![quota.clone()], *lost)).collect::<Vec<_>>()).unwrap_or_default(),
+            counters
+                .map(|counters| {
+                    counters.lost.iter().map(|(quota, lost)| (vec![quota.clone()], *lost)).collect::<Vec<_>>()
+                })
+                .unwrap_or_default(),
         ),
         Family::gauge(
             "plimsoll_quota_leased_tokens",

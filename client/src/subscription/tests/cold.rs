@@ -94,7 +94,7 @@ fn unknown_policy_is_decided_as_set_and_counted() {
         assert_eq!(pass(&mut client, 10, 10), 100, "{decision:?}");
         assert_eq!(client.subscription.decided_before_policy(), 101);
         assert_eq!(refused(&mut client), None);
-        client.admit_in("later", "acme");
+        assert_eq!(client.admit_in("later", "acme").is_admit(), decision == BeforePolicy::Allow);
         assert!(!client.subscription.are_policies_known());
         assert_eq!(client.subscription.decided_before_policy(), 102);
     }

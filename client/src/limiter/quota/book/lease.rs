@@ -36,7 +36,14 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) const fn new() -> Self {
-        Self { tokens: 0, ends: MonoTime::ZERO, size: 1, called_at: None, ahead_from: MonoTime::ZERO, ended: 0 }
+        Self {
+            tokens: 0,
+            ends: MonoTime::ZERO,
+            size: 1,
+            called_at: None,
+            ahead_from: MonoTime::ZERO,
+            ended: 0,
+        }
     }
 
     /// Takes up to `cost` tokens.

@@ -91,7 +91,11 @@ async fn closing_gives_the_leases_back_and_later_requests_follow_the_policy() {
     let calls = memory.calls();
     let left = 1_000 - debited;
     for _ in 0..left {
-        assert_eq!(take(&quotas, &quota, "acme", 1).await, Exact::Granted, "its part of what was left is all");
+        assert_eq!(
+            take(&quotas, &quota, "acme", 1).await,
+            Exact::Granted,
+            "its part of what was left is all"
+        );
     }
     let (_, reason, _) = refusal(take(&quotas, &quota, "acme", 1).await).unwrap();
     assert_eq!((reason, memory.calls()), (Reason::QuotaDegraded, calls));

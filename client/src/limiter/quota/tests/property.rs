@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limiter::quota::book::holding::Holding;
-use crate::limiter::quota::book::{Demand, Joined, Outcome, Reply, Tokens, Waiter, lease_ends};
+use crate::limiter::quota::book::{Demand, Joined, Outcome, Reply, Tokens, Waiter};
 
 /// The time that a request waits.
 const PATIENCE: Duration = Duration::from_millis(20);
