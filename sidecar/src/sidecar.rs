@@ -21,9 +21,7 @@ use crate::admin::{self, Sources};
 use crate::args::{Args, Error};
 use crate::limits::Limits;
 use crate::rules::{Reloads, Rules, RulesFile};
-use crate::serve::{
-    Port, Ports, Protection, SocketDirectory, UnixSockets, is_beyond_loopback, serve_http1, serve_http2,
-};
+use crate::serve::{Port, Ports, Protection, SocketDirectory, is_beyond_loopback, serve_http1, serve_http2};
 use crate::{http, rls};
 
 /// The time that a request waits for the store of quotas: half of what Envoy waits for the sidecar by default.
@@ -95,7 +93,8 @@ impl Sidecar {
         Ok(Self { limits, file, feed, security, sockets })
     }
 
-    /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled, then answers the requests in progress and reports the last counts.
+    /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled. Then it answers the requests in
+    /// progress and reports the last counts.
     ///
     /// # Errors
     /// When a socket cannot be listened on.
@@ -137,16 +136,15 @@ impl Sidecar {
             closing.clone().cancelled_owned(),
         );
         let tls = |address| security.certificates().filter(|_| is_beyond_loopback(address)).cloned();
-        let open = async || {
-            if shutdown.run_until_cancelled(limits.limiter().ready()).await == Some(false) {
-                tracing::warn!("no policy of some bucket yet: --before-policy decides until one arrives");
+        let serving = async {
+            let known = shutdown.run_until_cancelled(limits.limiter().ready()).await;
+            let Some(is_known) = known else { return Ok(()) };
+            if !is_known {
+                tracing::warn!("a bucket has no policy yet: --before-policy decides until it arrives");
             }
             let unix = sockets.listen()?;
-            let listen = transport::open("--rls", listeners.rls)?;
-            let http = transport::open("--http", listeners.http)?;
-            log_start(addresses, &unix);
             let rls = Port {
-                tcp: listen,
+                tcp: transport::open("--rls", listeners.rls)?,
                 unix: unix.rls,
                 connections: ports.rls.clone(),
                 protection: tls(addresses.0).map_or(Protection::Plain, Protection::Mutual),
@@ -154,33 +152,29 @@ impl Sidecar {
                 room: ports.room.clone(),
             };
             let http = Port {
-                tcp: http,
+                tcp: transport::open("--http", listeners.http)?,
                 unix: unix.http,
                 connections: ports.http.clone(),
                 protection: tls(addresses.1).map_or(Protection::Plain, Protection::Tls),
                 needs_token: is_beyond_loopback(addresses.1),
                 room: ports.room.clone(),
             };
+            log_start(addresses, [&rls, &http]);
             is_open.store(true, Ordering::Release);
-            Ok::<_, Error>((rls, http))
+            tokio::join!(
+                serve_http2(rls, shutdown.clone(), move |_, request| { rls_service.clone().answer(request) }),
+                serve_http1(http, shutdown.clone(), move |caller, request| {
+                    let service = http_service.clone();
+                    async move { service.answer(caller, request).await }
+                })
+            );
+            Ok(())
         };
         let decisions = async {
-            let opened = open().await.map(|(rls, http)| async {
-                tokio::join!(
-                    serve_http2(rls, shutdown.clone(), move |_, request| rls_service.clone().answer(request)),
-                    serve_http1(http, shutdown.clone(), move |caller, request| {
-                        let service = http_service.clone();
-                        async move { service.answer(caller, request).await }
-                    })
-                );
-            });
-            let result = match opened {
-                Ok(serving) => Ok(serving.await),
-                Err(error) => Err(error),
-            };
+            let served = serving.await;
             flush(feed).await;
             closing.cancel();
-            result
+            served
         };
         tokio::join!(decisions, admin).0
     }
@@ -194,8 +188,11 @@ async fn flush(feed: FeedHandle) {
     }
 }
 
-fn log_start((listen, http, admin): (SocketAddr, SocketAddr, SocketAddr), unix: &UnixSockets) {
-    let sockets = unix.rls.iter().chain(&unix.http).map(|socket| socket.path().display().to_string());
+fn log_start((listen, http, admin): (SocketAddr, SocketAddr, SocketAddr), ports: [&Port; 2]) {
+    let sockets = ports
+        .into_iter()
+        .filter_map(|port| port.unix.as_ref())
+        .map(|socket| socket.path().display().to_string());
     let sockets = sockets.collect::<Vec<_>>().join(", ");
     tracing::info!(%listen, %http, %admin, sockets, "sidecar serves");
 }

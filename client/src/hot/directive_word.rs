@@ -204,10 +204,12 @@ impl DirectiveWord {
                 false => Reason::TenantQuotaExceeded,
             },
             _ if self.is_at_tenant_limit() => Reason::TenantLimit,
-            Outcome::Admitted => Reason::ClusterOverload,
-            _ if self.is_cold() => Reason::ColdStart,
+            Outcome::GuardDropped | Outcome::WouldGuardDropped if self.is_cold() => Reason::ColdStart,
+            Outcome::Dropped | Outcome::WouldDropped if self.is_cold() && !self.is_guarded() => {
+                Reason::ColdStart
+            }
             Outcome::GuardDropped | Outcome::WouldGuardDropped => Reason::BurstGuard,
-            Outcome::Dropped | Outcome::WouldDropped => Reason::ClusterOverload,
+            Outcome::Dropped | Outcome::WouldDropped | Outcome::Admitted => Reason::ClusterOverload,
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) use self::http2::serve_http2;
 pub(crate) use self::lag::Lag;
 pub(crate) use self::ports::Ports;
 pub(crate) use self::room::Room;
-pub(crate) use self::sockets::{SocketDirectory, UnixSockets};
+pub(crate) use self::sockets::SocketDirectory;
 pub(crate) use self::stream::Stream;
 pub(crate) use self::unix::UnixSocket;
 pub use self::unix::UnixSocketError;
