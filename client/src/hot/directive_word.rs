@@ -204,10 +204,7 @@ impl DirectiveWord {
                 false => Reason::TenantQuotaExceeded,
             },
             _ if self.is_at_tenant_limit() => Reason::TenantLimit,
-            Outcome::GuardDropped | Outcome::WouldGuardDropped if self.is_cold() => Reason::ColdStart,
-            Outcome::Dropped | Outcome::WouldDropped if self.is_cold() && !self.is_guarded() => {
-                Reason::ColdStart
-            }
+            _ if self.is_cold() => Reason::ColdStart,
             Outcome::GuardDropped | Outcome::WouldGuardDropped => Reason::BurstGuard,
             Outcome::Dropped | Outcome::WouldDropped | Outcome::Admitted => Reason::ClusterOverload,
         }
@@ -330,7 +327,7 @@ mod tests {
         let reasons =
             |word: DirectiveWord| [Outcome::Dropped, Outcome::GuardDropped].map(|by| word.reason(by));
         assert_eq!(reasons(word), [Reason::ClusterOverload, Reason::BurstGuard]);
-        assert_eq!(reasons(word.cold(true)), [Reason::ClusterOverload, Reason::ColdStart]);
+        assert_eq!(reasons(word.cold(true)), [Reason::ColdStart; 2]);
         assert_eq!(reasons(word.at_tenant_limit(true)), [Reason::TenantLimit; 2]);
         assert!(word.is_plain() && !word.at_tenant_limit(true).is_plain(), "plain words have one reason");
     }
