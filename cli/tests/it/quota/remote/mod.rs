@@ -4,6 +4,7 @@ mod dies;
 mod exact;
 mod http;
 mod same;
+mod starts;
 mod trust;
 
 use std::net::{SocketAddr, TcpListener};

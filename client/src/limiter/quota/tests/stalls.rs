@@ -37,7 +37,6 @@ async fn short_stalls_are_not_amplified() {
             let of = quota("calls", (1_000_000, 1_000_000, DAY_MS), lease, OnStoreError::Deny);
             let (sent, granted) = send(&quotas, &of, tenants).await;
             let refused = 1.0 - granted as f64 / sent as f64;
-            println!("FIG {timeout:?} {lasts:?} {tenants} {lease}: {:.2} %", refused * 100.0);
             assert!(
                 refused <= 2.0 * lasts.as_secs_f64(),
                 "{refused} refused: {lasts:?} each second, {tenants} tenants, lease {lease}, {timeout:?}"
@@ -93,7 +92,6 @@ async fn instances_pass_their_parts_and_pay() {
             Some((_, reason, _)) => assert_eq!(reason, Reason::QuotaDegraded),
         }
     }
-    println!("FIG passed {passed}");
     assert!((500..600).contains(&passed), "{passed} of the 569 left");
     memory.behave(Behaviour::Answers);
     sleep(Duration::from_secs(10)).await;
@@ -101,6 +99,5 @@ async fn instances_pass_their_parts_and_pay() {
     for at in 0..200 {
         after += u32::from(take(&fleet[at % 2], &of, "acme", 1).await == Exact::Granted);
     }
-    println!("FIG after {after}");
     assert!(after < 60, "{after} more, although {passed} of 569 were passed");
 }
