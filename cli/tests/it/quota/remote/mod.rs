@@ -4,7 +4,6 @@ mod dies;
 mod exact;
 mod http;
 mod same;
-mod starts;
 mod trust;
 
 use std::net::{SocketAddr, TcpListener};
