@@ -229,10 +229,7 @@ impl Table {
     fn encoded(&self, place: BucketPlace, tenant: &str) -> KeyWord {
         let found = Encoded::of(tenant).map(|name| self.keys.look_up_name(place.bucket, &name));
         if found.is_none() && self.invalid_tenants.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(
-                "tenant of a request is empty, logged once: it counts as the class `default`, and so do those that \
-                 plimsoll_tenants_invalid_total counts"
-            );
+            tracing::warn!("tenant of a request is empty, logged once: it counts as the class `default`");
         }
         match found {
             Some(Lookup::Found(own)) => own,

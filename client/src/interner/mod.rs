@@ -331,44 +331,6 @@ impl Interner {
         Lookup::Found(word)
     }
 
-    /// Interns a name and pins it: it is not tombstoned until it is [unpinned](Self::unpin) as often as it
-    /// was pinned.
-    pub(crate) fn pin(&self, owner: u32, name: &str) -> Option<u32> {
-        check_tenant(name).ok()?;
-        self.insert_pinned(&mut self.lock(), owner, name).id()
-    }
-
-    /// Pins like [`pin`](Self::pin), on the request path: does not wait.
-    pub(crate) fn try_pin(&self, owner: u32, name: &str) -> Lookup {
-        match self.try_lock() {
-            Some(_) if self.capacity().free == 0 => Lookup::Full,
-            Some(mut ids) if ids.has_room(name) => self.insert_pinned(&mut ids, owner, name),
-            _ => Lookup::Busy,
-        }
-    }
-
-    fn insert_pinned(&self, ids: &mut Ids, owner: u32, name: &str) -> Lookup {
-        let found = self.insert(ids, self.hash_of_name(owner, name), owner, name);
-        found.id().into_iter().for_each(|id| self.pin_again(id));
-        found
-    }
-
-    /// Pins an id that is pinned already.
-    pub(crate) fn pin_again(&self, id: u32) {
-        debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
-        if let Some(pins) = self.pins.get(id as usize) {
-            pins.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Removes a pin.
-    pub(crate) fn unpin(&self, id: u32) {
-        debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
-        if let Some(pins) = self.pins.get(id as usize) {
-            pins.fetch_sub(1, Ordering::Release);
-        }
-    }
-
     /// Tombstones a name: lookups miss it; inserting it again before its id is reused revives it. Returns
     /// false for a pinned name. Off the request path.
     pub(crate) fn tombstone(&self, id: u32) -> bool {

@@ -1,7 +1,12 @@
-//! The pin that protects a key from eviction while a handle lives.
+//! The pins that protect keys from eviction while a handle lives.
 
 use std::sync::Arc;
 
+use plimsoll_core::names::check_tenant;
+
+use super::ids::Ids;
+use super::{Interner, Lookup};
+use crate::hot::sync::Ordering;
 use crate::hot::table::Table;
 
 /// A key that is not evicted while this pin or a clone of it lives.
@@ -9,6 +14,46 @@ use crate::hot::table::Table;
 pub(crate) struct Pin {
     table: Arc<Table>,
     key: u32,
+}
+
+impl Interner {
+    /// Interns a name and pins it: it is not tombstoned until it is [unpinned](Self::unpin) as often as it
+    /// was pinned.
+    pub(crate) fn pin(&self, owner: u32, name: &str) -> Option<u32> {
+        check_tenant(name).ok()?;
+        self.insert_pinned(&mut self.lock(), owner, name).id()
+    }
+
+    /// Pins like [`pin`](Self::pin), on the request path: does not wait.
+    pub(crate) fn try_pin(&self, owner: u32, name: &str) -> Lookup {
+        match self.try_lock() {
+            Some(_) if self.capacity().free == 0 => Lookup::Full,
+            Some(mut ids) if ids.has_room(name) => self.insert_pinned(&mut ids, owner, name),
+            _ => Lookup::Busy,
+        }
+    }
+
+    fn insert_pinned(&self, ids: &mut Ids, owner: u32, name: &str) -> Lookup {
+        let found = self.insert(ids, self.hash_of_name(owner, name), owner, name);
+        found.id().into_iter().for_each(|id| self.pin_again(id));
+        found
+    }
+
+    /// Pins an id that is pinned already.
+    pub(crate) fn pin_again(&self, id: u32) {
+        debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
+        if let Some(pins) = self.pins.get(id as usize) {
+            pins.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Removes a pin.
+    pub(crate) fn unpin(&self, id: u32) {
+        debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
+        if let Some(pins) = self.pins.get(id as usize) {
+            pins.fetch_sub(1, Ordering::Release);
+        }
+    }
 }
 
 impl Pin {
