@@ -63,6 +63,7 @@ async fn rights_of_a_line_replace_those_of_its_role() {
         (1, "QUOTA.TAKE {acme}:a 5 5 9 1 1 {other}:a 5 5 9 1 1", denied),
         (1, "QUOTA.TAKE {acme}:a 5 5 9 1 1 {acme}:b 5 5 9 1 1", "*2"),
         (1, "QUOTA.GIVE {acme}:b 5 5 9 1", denied),
+        (1, "QUOTA.TAKE {default}:plimsoll-start 1 1 1000 0 0", "*1"),
         (1, "PING", "+PONG"),
         (2, "RL.GET {acme}:a 5 60", ":4"),
         (2, "RL.SESSIONIZE {acme}:a 5 60", denied),

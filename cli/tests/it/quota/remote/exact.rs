@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::super::process::Server;
 use super::{Instance, PATIENT, Redis, TENANT, fleet, operations};
-use crate::process::{http_get, until};
+use crate::process::{http_get, run, until};
 use crate::turns::turn;
 
 const MAX: u64 = 600;
@@ -79,8 +79,18 @@ fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
 #[test]
 fn quota_server_grants_to_64_callers_exactly_what_a_quota_has() {
     let _turn = turn(2_000);
-    let server = Server::start();
-    let store = QuotaStore::new(&format!("plimsoll://{}", server.address())).unwrap().timeout(PATIENT);
+    // With the token of a service, which gives back only what it took.
+    let place = tempfile::tempdir().unwrap();
+    let [tokens, secret] = ["tokens", "secret"].map(|name| place.path().join(name).display().to_string());
+    let rights = format!("quota:take,give:{{{TENANT}}}:");
+    let add = [
+        "tokens", "add", "shop", "--role", "viewer", "--rights", &rights, "--file", &tokens, "--out", &secret,
+    ];
+    assert!(run(&add).status.success());
+    let server =
+        Server::start_with(&["--listen", "127.0.0.1:0", "--durability", "none", "--tokens", &tokens]);
+    let store = QuotaStore::new(&format!("plimsoll://{}", server.address())).unwrap();
+    let store = store.password_file(&secret).timeout(PATIENT);
     use_up(&store, |bucket| {
         let mut ask = redis::cmd("QUOTA.TAKE");
         ask.arg(format!("{{{TENANT}}}:of_{bucket}")).arg(&[MAX, MAX, 3_600_000, 0, 0]);

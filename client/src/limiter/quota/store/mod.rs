@@ -38,6 +38,7 @@ impl Ask {
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
     pub(super) fn of_nothing() -> Option<Self> {
         let rate = QuotaRate::new(1, 1, 1_000).ok()?;
+        // A quota server answers this key whatever keys the token is for.
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
         let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
