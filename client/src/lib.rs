@@ -64,8 +64,8 @@ pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushe
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BucketError, BucketHandle, BucketStatus, Decided, KEYS_MAX_DEFAULT, KeyHandle,
-    KeyRequest, Limiter, ObservedResponse, Peek, ProblemStatus, QuotaLeft, Shard, Status,
+    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketStatus, Decided, KEYS_MAX_DEFAULT,
+    KeyHandle, KeyRequest, Limiter, ObservedResponse, Peek, ProblemStatus, QuotaLeft, Shard, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
@@ -79,7 +79,7 @@ pub use plimsoll_tls::CertificatesError;
 pub use setup::SetupProblem;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
 pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
-pub use subscription::{BeforePolicy, CanaryBy, Subscription};
+pub use subscription::{CanaryBy, Subscription};
 
 /// The types that [`Limiter::without_transport`] and [`Subscription`] name, for a transport other than [`Feed`]: a
 /// simulation, or a process that carries the messages by its own means.

@@ -23,11 +23,11 @@ use crate::feed::{Control, Counters, Feed, KILL_VARIABLE, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
-use crate::limiter::{BUCKETS_MAX_DEFAULT, KEYS_MAX_DEFAULT, Limiter};
+use crate::limiter::{BUCKETS_MAX_DEFAULT, BeforePolicy, KEYS_MAX_DEFAULT, Limiter};
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
-use crate::subscription::{BeforePolicy, CanaryBy, Subscription};
+use crate::subscription::{CanaryBy, Subscription};
 
 /// The fewest threads with counters of their own.
 const THREAD_SLOTS_MIN: usize = 8;

@@ -11,8 +11,9 @@ use plimsoll_tls::Certificates;
 use super::{Counters, Lifecycle, LocalKill};
 use crate::feed::cache::CacheFile;
 use crate::hot::table::Table;
+use crate::limiter::BeforePolicy;
+use crate::subscription::Subscription;
 use crate::subscription::assignment::endpoints::Aggregators;
-use crate::subscription::{BeforePolicy, Subscription};
 
 /// The state that connects a limiter to the control plane. The feed drives it; the limiter reads it.
 #[derive(Debug)]

@@ -197,16 +197,7 @@ impl Table {
     }
 
     fn set_default_key(&self, bucket: u32, default_key: u32) -> Option<BucketPlace> {
-        #[cfg(feature = "testing")]
-        if let (None, Some(word)) = (self.default_key(bucket), self.hooks.fallback()) {
-            self.publish(default_key, word);
-        }
-        if self.before_policy.is_held()
-            && self.default_key(bucket).is_none()
-            && self.own_directive(default_key) == DirectiveWord::NOTHING
-        {
-            self.publish(default_key, self.before_policy);
-        }
+        self.begin_bucket(bucket, default_key);
         self.default_keys.get(bucket as usize)?.store(default_key + 1, Ordering::Release);
         Some(self.bucket_place(bucket, default_key))
     }

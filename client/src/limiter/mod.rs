@@ -20,6 +20,7 @@ pub(crate) use layered::Layered;
 pub use layered::QuotaLeft;
 pub(crate) use limits::Limits;
 pub(crate) use quotas::QuotaDefinitions;
+pub use ready::BeforePolicy;
 pub use requests::{Decided, KeyRequest, ObservedResponse};
 pub use shard::Shard;
 pub use status::{BucketStatus, ProblemStatus, Status};

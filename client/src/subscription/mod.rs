@@ -11,7 +11,6 @@
 //! * [`EvidenceCollector`]: outcomes per bucket, for the gates of rollouts.
 
 pub(crate) mod assignment;
-mod before_policy;
 mod directive_cache;
 mod enforcement;
 mod evidence;
@@ -42,7 +41,6 @@ use crate::interner::key_registry::KeyRegistry;
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::{Assignment, Change};
 
-pub use before_policy::BeforePolicy;
 use directive_cache::{DirectiveCache, Version};
 pub use enforcement::CanaryBy;
 use enforcement::Enforcement;

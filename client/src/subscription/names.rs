@@ -1,5 +1,5 @@
-//! The names of buckets and keys: those that the request path enters, and keys that are evicted because they
-//! are idle.
+//! The names of buckets and keys: those that the request path enters, keys that are evicted because they are idle, and
+//! buckets whose policy is not known yet.
 
 use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
@@ -76,5 +76,38 @@ impl Subscription {
                 self.publisher.withdraw_key(self.table.keys.owner_of(id) as usize, id);
             }
         }
+    }
+}
+
+// === The time before policies ===
+
+impl Subscription {
+    /// Returns true if every bucket has a directive.
+    pub(crate) fn are_policies_known(&mut self) -> bool {
+        self.sync_names();
+        self.posted().all(|(_, posted)| posted.is_some())
+    }
+
+    /// Returns the requests decided so far before the policy of their bucket was known.
+    pub(crate) fn decided_before_policy(&mut self) -> u64 {
+        self.sync_names();
+        let decided = |id| self.decided_before.get(id).copied().flatten().unwrap_or_else(|| self.decided(id));
+        (0..self.buckets.len()).map(decided).sum()
+    }
+
+    /// Notes that the policy of a bucket is known.
+    pub(super) fn note_policy(&mut self, id: usize) {
+        if self.decided_before.len() <= id {
+            self.decided_before.resize(id + 1, None);
+        }
+        if self.decided_before[id].is_none() {
+            self.decided_before[id] = Some(self.decided(id));
+        }
+    }
+
+    fn decided(&self, id: usize) -> u64 {
+        let keys = (0..self.registry.keys().len() as u32)
+            .filter(|key| self.table.keys.owner_of(*key) as usize == id);
+        keys.map(|key| self.registry.counts(&self.table, KeyId(key)).asked()).sum()
     }
 }

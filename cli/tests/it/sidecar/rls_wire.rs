@@ -188,7 +188,6 @@ fn request_that_cannot_be_decided_has_a_clear_error_and_counts_nothing() {
     let long = "x".repeat(1025);
     let many = |count| vec![descriptor(&OPEN); count];
     let wide: Vec<(&str, &str)> = vec![("to", "open"); 17];
-    let of = |descriptors, hits_addend| RateLimitRequest { hits_addend, ..request("shop", descriptors) };
     for (name, request, words) in [
         ("empty domain", request("", many(1)), "domain"),
         ("no descriptors", request("shop", Vec::new()), "descriptors"),

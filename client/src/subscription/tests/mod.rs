@@ -13,6 +13,7 @@ mod reasons;
 mod waits;
 
 use super::*;
+use crate::BeforePolicy;
 use crate::hot::decision::DecideCtx;
 use crate::hot::rng::SeededDraws;
 use crate::hot::thread_counters::Counters;
