@@ -102,7 +102,11 @@ impl Fleet {
         let (certs, tokens) = (certs.to_str().unwrap(), tokens.to_str().unwrap());
         let secured = ["aggregator", "--zone", "zone-a", "--controller", "https://127.0.0.1:1"];
         let secured = start(&secured, &[&free_admin[..], &["--certs", certs, "--tokens", tokens]].concat());
+        let sidecar =
+            ["sidecar", "--zone", "z", "--no-sockets", "--rls", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        let sidecar = start(&sidecar, &["--admin", "127.0.0.1:0"]);
         let others = vec![
+            (sidecar, "admin"),
             (rejected, "listen"),
             (aggregator, "admin"),
             (controller, "admin"),
