@@ -9,6 +9,7 @@ use crate::command::Plimsoll;
 /// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
 const KNOWN: [&str; 33] = [
     "caddy",
+    "traefik",
     "cat",
     "cd",
     "chmod",
