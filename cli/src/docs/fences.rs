@@ -7,7 +7,7 @@ use super::{pages, read};
 use crate::command::Plimsoll;
 
 /// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
-const KNOWN: [&str; 33] = [
+const KNOWN: [&str; 34] = [
     "caddy",
     "traefik",
     "cat",
