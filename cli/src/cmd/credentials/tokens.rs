@@ -71,7 +71,7 @@ struct AddArgs {
 
 #[derive(Debug, Args)]
 struct FileArgs {
-    /// Tokens file of a process: lines of NAME ROLE sha256:HEX [quota:RIGHTS[:PREFIX]]
+    /// Tokens file of a process: lines of NAME ROLE sha256:HEX, and quota:RIGHTS or quota:RIGHTS:PREFIX if they have any
     #[arg(long, env = "PLIMSOLL_TOKENS", value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 }
