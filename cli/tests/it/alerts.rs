@@ -98,7 +98,7 @@ impl Alerts {
     }
 
     /// The names of the alerts that fire.
-    fn firing(&self) -> Option<BTreeSet<String>> {
+    pub(crate) fn firing(&self) -> Option<BTreeSet<String>> {
         let answer = self.get("/api/v1/alerts")?;
         let alerts = answer["data"]["alerts"].as_array()?.clone();
         let firing = alerts.iter().filter(|alert| alert["state"] == "firing");

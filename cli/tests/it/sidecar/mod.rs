@@ -19,6 +19,7 @@ mod rollout;
 mod traefik;
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -68,6 +69,10 @@ impl Fleet {
     /// Starts the sidecar again on its addresses, and waits until it has an aggregator.
     pub(crate) fn restart_sidecar(&mut self) {
         let addresses = ["listen", "http", "admin"].map(|name| self.sidecar.address(name).to_string());
+        for address in &addresses {
+            // A proxy that retries to connect to a port above 32768 may be given this port for its own end, and so meet itself.
+            until("the port to be free", || TcpListener::bind(address).ok());
+        }
         self.sidecar = start_sidecar(&self.flags, addresses.each_ref().map(String::as_str));
     }
 
