@@ -91,8 +91,8 @@ impl Subscription {
     /// Returns the requests decided so far before the policy of their bucket was known.
     pub(crate) fn decided_before_policy(&mut self) -> u64 {
         self.sync_names();
-        let decided = |id| self.decided_before.get(id).copied().flatten().unwrap_or_else(|| self.decided(id));
-        (0..self.buckets.len()).map(decided).sum()
+        let known: u64 = self.decided_before.iter().flatten().sum();
+        known + self.decided(|id| self.decided_before.get(id).is_none_or(Option::is_none))
     }
 
     /// Notes that the policy of a bucket is known.
@@ -101,13 +101,14 @@ impl Subscription {
             self.decided_before.resize(id + 1, None);
         }
         if self.decided_before[id].is_none() {
-            self.decided_before[id] = Some(self.decided(id));
+            self.decided_before[id] = Some(self.decided(|of| of == id));
         }
     }
 
-    fn decided(&self, id: usize) -> u64 {
+    /// Returns the requests decided so far in some buckets. Linear in the keys.
+    fn decided(&self, is_meant: impl Fn(usize) -> bool) -> u64 {
         let keys = (0..self.registry.keys().len() as u32)
-            .filter(|key| self.table.keys.owner_of(*key) as usize == id);
+            .filter(|key| is_meant(self.table.keys.owner_of(*key) as usize));
         keys.map(|key| self.registry.counts(&self.table, KeyId(key)).asked()).sum()
     }
 }
