@@ -48,11 +48,13 @@ impl Store {
     /// Returns the quota of a tenant with the least left, as far as the store has said.
     #[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(unused_variables))]
     pub(super) fn left(&self, quotas: &[Arc<Quota>], tenant: &str) -> Option<QuotaLeft> {
-        let left = |quota: &Arc<Quota>| match *self {
-            #[cfg(feature = "quota")]
-            Self::Remote(ref quotas) => quotas.left(quota, tenant),
-            #[cfg(feature = "testing")]
-            Self::Fake(ref ledger) => ledger.left(quota, tenant),
+        let left = |quota: &Arc<Quota>| -> Option<QuotaLeft> {
+            match *self {
+                #[cfg(feature = "quota")]
+                Self::Remote(ref quotas) => quotas.left(quota, tenant),
+                #[cfg(feature = "testing")]
+                Self::Fake(ref ledger) => ledger.left(quota, tenant),
+            }
         };
         quotas.iter().filter_map(left).min_by_key(|left| left.remaining)
     }
