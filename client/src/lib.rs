@@ -61,6 +61,7 @@ pub mod testing;
 
 pub use builder::{BuildError, LimiterBuilder, READY_WITHIN_DEFAULT};
 pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushed, Health};
+pub use hot::decision::COST_MAX;
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{

@@ -68,7 +68,7 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Makes a charge of at least 1 request. Beyond [`COST_MAX`](super::COST_MAX) it is exact for quotas alone.
+    /// Makes a charge of at least 1 request. Beyond [`COST_MAX`](crate::COST_MAX) it is exact for quotas alone.
     #[must_use]
     pub fn new(key: KeyHandle, cost: u32) -> Self {
         Self { key, cost: cost.max(1) }

@@ -151,7 +151,6 @@ mod service;
 mod stacked;
 mod tenant;
 
-pub use crate::hot::decision::COST_MAX;
 pub use crate::hot::thread_counters::Pass;
 pub use extract::{Charge, Decision, Extract};
 pub use layer::LoadShedLayer;

@@ -101,7 +101,7 @@ impl Rule {
 
     /// Sets the number of requests that a request counts as, for those that are heavier than others. It is admitted
     /// or refused as a whole. Callers may influence the number, so it is limited to 1 to
-    /// [`COST_MAX`](crate::middleware::COST_MAX).
+    /// [`COST_MAX`](crate::COST_MAX).
     ///
     /// ```
     /// # use plimsoll_client::middleware::Rule;

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::*;
-use crate::middleware::COST_MAX;
+use crate::COST_MAX;
 use crate::{BucketError, KeyHandle};
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
