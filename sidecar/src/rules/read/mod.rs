@@ -13,7 +13,7 @@ use descriptors::DescriptorReader;
 use names::Names;
 
 /// The costs that a rule may set.
-const COSTS: std::ops::RangeInclusive<f64> = 1.0..=plimsoll_client::middleware::COST_MAX as f64;
+const COSTS: std::ops::RangeInclusive<f64> = 1.0..=plimsoll_client::COST_MAX as f64;
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
