@@ -1,4 +1,4 @@
-//! Steps of the wall clock of a running quota server, which `libfaketime` makes: refills take as long as ever, nothing
+//! Steps and drift of the wall clock of a running quota server, which `libfaketime` makes: refills take as long as ever, nothing
 //! is granted twice, and operators see the steps.
 
 use std::fs;
@@ -14,6 +14,8 @@ use crate::fleet::metric;
 use crate::process::{Process, command, http_get, message, until};
 use crate::turns::{IDLE, turn};
 
+/// A wall clock that gains 1 %, which is far more than a clock that is kept does.
+const DRIFT: &str = "+0 x1.01";
 /// The steps, as offsets of the wall clock from the true time, each from the offset before.
 const OFFSETS: [&str; 6] = ["+3600", "-3600", "+34560000", "+0", "-34560000", "+0"];
 /// The time after each step for which refills are counted.
@@ -75,7 +77,7 @@ impl Stepped {
         let key = &emptied.key;
         assert!(
             0.99 * least <= tokens + 1.0 && tokens <= 1.01 * most + 1.0,
-            "at {offset} s `{key}` has {tokens} tokens after {least} to {most} ms"
+            "at an offset of {offset} `{key}` has {tokens} tokens after {least} to {most} ms"
         );
     }
 }
@@ -105,9 +107,9 @@ fn serve(place: &Path, library: &Path) -> Process {
 }
 
 #[test]
-fn wall_clock_steps_leave_refills_alone() {
+fn wall_clock_leaves_refills_alone() {
     let _turn = turn(IDLE);
-    let test = "quota::clock::wall_clock_steps_leave_refills_alone";
+    let test = "quota::clock::wall_clock_leaves_refills_alone";
     if !is_installed("faketime", test) {
         return;
     }
@@ -123,6 +125,11 @@ fn wall_clock_steps_leave_refills_alone() {
         stepped.check(&kept, offset);
         assert_eq!(stepped.tokens("RL.PGET", "slow", &SLOW), 0, "at {offset} s");
     }
+    stepped.set(DRIFT);
+    let drifted = stepped.empty("drifted");
+    until("refills while the clock drifts", || (drifted.between.0.elapsed() >= SPAN).then_some(()));
+    stepped.check(&drifted, DRIFT);
+    stepped.check(&kept, DRIFT);
     let steps = OFFSETS.len() as f64;
     until("each step to be counted", || {
         let (_, page) = http_get(stepped.server.address("admin"), "/metrics");
