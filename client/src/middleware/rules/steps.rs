@@ -4,13 +4,16 @@
 pub(super) type Step = (fn(&[u8]) -> bool, fn(&mut [u8]) -> usize);
 
 /// A service takes some of these steps in some order, and may take one twice.
-pub(super) const STEPS: [Step; 5] = [
+pub(super) const STEPS: [Step; 6] = [
     (|path| path.contains(&b'%'), decode),
     (|path| path.contains(&b'\\') || has_pair(path, b'%', b"5"), split_at_backslashes),
     (|path| path.contains(&b';'), cut_parameters),
     (|path| has_pair(path, b'/', b"/"), merge_slashes),
     (|path| has_pair(path, b'/', b".%"), resolve),
+    (|path| path.iter().any(|byte| CONTROLS.contains(byte)), drop_controls),
 ];
+/// Bytes that parsers of URLs ignore, and the one at which a text of C ends.
+const CONTROLS: &[u8] = b"\t\n\r\0";
 /// The index of [`decode`].
 pub(super) const DECODE: usize = 0;
 
@@ -61,6 +64,19 @@ fn cut_parameters(path: &mut [u8]) -> usize {
     for read in 0..path.len() {
         is_cut = path[read] == b';' || (is_cut && path[read] != b'/');
         if !is_cut {
+            path[written] = path[read];
+            written += 1;
+        }
+    }
+    written
+}
+
+/// Removes tabs and line breaks, and what follows a zero byte. Paths have them once they are decoded.
+fn drop_controls(path: &mut [u8]) -> usize {
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+    let mut written = 0;
+    for read in 0..end {
+        if !CONTROLS.contains(&path[read]) {
             path[written] = path[read];
             written += 1;
         }

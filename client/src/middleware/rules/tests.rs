@@ -128,6 +128,8 @@ fn every_spelling_meets_rules_of_every_kind() {
             "\\admin\\x",
             "/admin\\x",
             "/admin%5cx",
+            "/ad%09min/x",
+            "/static%2f../admin/x%00.txt",
             "/admin%255Cx",
             "/static\\..\\admin\\x",
             "/static/..%5cadmin%5cx",
