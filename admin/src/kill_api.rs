@@ -68,7 +68,7 @@ pub struct KillStatus {
     pub in_shadow: Vec<String>,
     /// Known aggregators that are not connected, as `ZONE/NAME`. Controllers only.
     pub away: Vec<String>,
-    /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing. A client of several
+    /// Connected clients that a kill file stops from refusing. A client of several
     /// aggregators counts at each of them.
     pub killed_locally: u32,
     /// The generations that no order explains; they kill nothing here.

@@ -56,7 +56,7 @@ impl Dictionary {
     }
 }
 
-const POLICY: [&str; 63] = [
+const POLICY: [&str; 62] = [
     "buckets:",
     "tenants:",
     "limit:",
@@ -95,7 +95,6 @@ const POLICY: [&str; 63] = [
     "on_store_error:",
     "tenant_limit:",
     "burst_s:",
-    "on_silence:",
     "release:",
     "coin:",
     "coherent",

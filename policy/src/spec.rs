@@ -9,8 +9,6 @@ use serde::de::{Deserializer, Error, MapAccess, Unexpected, Visitor};
 
 use crate::yaml::{Flag, Number};
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::OnSilence;
-use plimsoll_core::law::LawName;
 use plimsoll_core::quota::{OnStoreError, QuotaKey};
 
 use crate::buckets::Release;
@@ -52,13 +50,9 @@ pub(crate) struct BucketSpec {
     pub(crate) tenant_limit: Option<Number>,
     pub(crate) burst_s: Option<Number>,
     #[serde(default)]
-    pub(crate) on_silence: OnSilence,
-    #[serde(default)]
     pub(crate) release: Release,
     #[serde(default)]
     pub(crate) coin: Coin,
-    #[serde(default)]
-    pub(crate) law: LawName,
     pub(crate) candidate: Option<Number>,
     #[serde(default)]
     pub(crate) mode: Mode,

@@ -474,8 +474,6 @@ pub struct BucketDirective {
     pub canary_salt: u64,
     #[prost(enumeration = "Coin", tag = "9")]
     pub coin: i32,
-    #[prost(enumeration = "OnSilence", tag = "10")]
-    pub on_silence: i32,
     /// To an aggregator: number of children that share a limit per tenant and a floor, in thousandths.
     #[prost(uint32, optional, tag = "11")]
     pub presences_milli: ::core::option::Option<u32>,
@@ -764,7 +762,6 @@ impl OnStoreError {
 pub enum Coin {
     Unspecified = 0,
     Dithered = 1,
-    Independent = 2,
     Coherent = 3,
 }
 impl Coin {
@@ -776,7 +773,6 @@ impl Coin {
         match self {
             Self::Unspecified => "COIN_UNSPECIFIED",
             Self::Dithered => "COIN_DITHERED",
-            Self::Independent => "COIN_INDEPENDENT",
             Self::Coherent => "COIN_COHERENT",
         }
     }
@@ -785,38 +781,7 @@ impl Coin {
         match value {
             "COIN_UNSPECIFIED" => Some(Self::Unspecified),
             "COIN_DITHERED" => Some(Self::Dithered),
-            "COIN_INDEPENDENT" => Some(Self::Independent),
             "COIN_COHERENT" => Some(Self::Coherent),
-            _ => None,
-        }
-    }
-}
-/// Value that a zone keeps while the controller is silent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
-#[repr(i32)]
-pub enum OnSilence {
-    Unspecified = 0,
-    Allocation = 1,
-    Ratio = 2,
-}
-impl OnSilence {
-    /// String value of the enum field names used in the ProtoBuf definition.
-    ///
-    /// The values are not transformed in any way and thus are considered stable
-    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
-    pub fn as_str_name(&self) -> &'static str {
-        match self {
-            Self::Unspecified => "ON_SILENCE_UNSPECIFIED",
-            Self::Allocation => "ON_SILENCE_ALLOCATION",
-            Self::Ratio => "ON_SILENCE_RATIO",
-        }
-    }
-    /// Creates an enum from field names used in the ProtoBuf definition.
-    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
-        match value {
-            "ON_SILENCE_UNSPECIFIED" => Some(Self::Unspecified),
-            "ON_SILENCE_ALLOCATION" => Some(Self::Allocation),
-            "ON_SILENCE_RATIO" => Some(Self::Ratio),
             _ => None,
         }
     }

@@ -133,7 +133,7 @@ fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
         ),
         (
             "plimsoll_clients_killed_locally",
-            "Connected clients that a kill file or PLIMSOLL_KILL stops from refusing, also those of aggregators below.",
+            "Connected clients that a kill file stops from refusing, also those of aggregators below.",
             f64::from(zone.killed_locally()),
         ),
         (

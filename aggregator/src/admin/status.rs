@@ -44,7 +44,7 @@ pub struct Status {
     pub buckets: BTreeMap<Bucket, BucketStatus>,
     /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
     pub unprotected: Vec<Bucket>,
-    /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing, also those of aggregators
+    /// Connected clients that a kill file stops from refusing, also those of aggregators
     /// below.
     pub killed_locally: u32,
     /// Kill generations that children hold without an order; they kill nothing here.

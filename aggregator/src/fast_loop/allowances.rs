@@ -1,10 +1,10 @@
 //! The rates that may pass of each key of a bucket in this zone, and the headroom that the keys share: as the
 //! controller sent them, or from the hold while it is silent.
 
-use plimsoll_core::directive::{Headroom, OnSilence, Posted, Values};
+use plimsoll_core::directive::{Headroom, Posted, Values};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Claimant, divide_hold};
-use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
+use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 
 use super::{BucketKeys, Context, FastLoop, NO_SLOT};
@@ -56,10 +56,7 @@ impl FastLoop {
         self.find_slots(bucket, posted);
         let on_hold = self.is_on_hold(bucket, context.led);
         let terms = posted.terms();
-        let keeps_ratio = on_hold
-            && terms.on_silence == OnSilence::Ratio
-            && posted.own(DEFAULT_TENANT).is_some_and(|values| values.ratio.is_some());
-        if let Some(hold) = terms.hold.filter(|_| on_hold && !keeps_ratio) {
+        if let Some(hold) = terms.hold.filter(|_| on_hold) {
             return self.divide(bucket, posted, hold, context.now);
         }
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::directive::{OnSilence, Posted};
+use plimsoll_core::directive::Posted;
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Counts;
@@ -42,13 +42,12 @@ impl Zone {
             return;
         }
         self.admissions.checked = now;
-        let (is_led, withholds) = (self.is_led(now), self.warmup.withholds());
+        let withholds = self.warmup.withholds();
         for (bucket, posted) in self.board.iter() {
             let place = self.keys.bucket_place(bucket);
             let Some(check) = place.and_then(|place| self.admissions.checks.get_mut(place)) else { continue };
             let is_judged = !withholds && !self.kills.kills().of(bucket).is_on();
-            let may_pass = || may_pass(posted, self.fast_loop.is_on_hold(bucket, is_led));
-            check.on_tick(now, |_| is_judged.then(may_pass).flatten());
+            check.on_tick(now, |_| is_judged.then(|| may_pass(posted)).flatten());
         }
     }
 
@@ -78,11 +77,11 @@ impl Zone {
 /// The zone's part of the limit, which the controller sends with its rates. The sum of the rates is more: keys without
 /// traffic have rates, too. `None` without a part, and for a bucket with a tenant limit, whose refusals are not told apart
 /// in counts.
-fn may_pass(posted: &Posted, on_hold: bool) -> Option<f64> {
+fn may_pass(posted: &Posted) -> Option<f64> {
     let terms = posted.terms();
     terms.limit.per_second().filter(|limit| *limit > Rate::ZERO)?;
     if posted.keys().any(|(_, values)| values.entitlement.is_some_and(|of| of.tenant_limit.is_some())) {
         return None;
     }
-    terms.hold.filter(|_| !on_hold || terms.on_silence == OnSilence::Allocation).map(Rate::per_second)
+    terms.hold.map(Rate::per_second)
 }

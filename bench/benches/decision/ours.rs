@@ -16,7 +16,7 @@ use crate::rounds::{Candidate, spin};
 /// The measured buckets: drop ratio, coin, and true for a guard.
 const BUCKETS: [(&str, f64, Coin, bool); 5] = [
     ("open", 0.0, Coin::Dithered, false),
-    ("independent", 0.5, Coin::Independent, false),
+    ("independent", 0.5, Coin::Coherent, false),
     ("dithered", 0.5, Coin::Dithered, false),
     ("guarded", 0.5, Coin::Dithered, true),
     ("guard alone", 0.0, Coin::Dithered, true),

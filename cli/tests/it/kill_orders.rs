@@ -175,11 +175,11 @@ fn clients_that_are_killed_locally_are_shown_at_every_tier() {
     let (_, page) = http_get(fleet.zones[0].aggregator.address("admin"), "/status");
     let status: Value = serde_json::from_str(&page).unwrap();
     assert_eq!((&status["killed_locally"], &status["clients"][0]["killed_locally"]), (&2.into(), &1.into()));
-    let line = "killed locally: 4 clients of the fleet, by a kill file or PLIMSOLL_KILL; they refuse nothing";
+    let line = "killed locally: 4 clients of the fleet, by a kill file; they refuse nothing";
     assert!(rollout().contains(line), "{}", rollout());
     let output = kill(&["status", "--controller", &controller]);
     let line =
-        "killed locally: 4 clients, by a kill file or PLIMSOLL_KILL; `/status` of an aggregator lists them";
+        "killed locally: 4 clients, by a kill file; `/status` of an aggregator lists them";
     assert!(output.contains(line), "{output}");
     fs::remove_file(&file).unwrap();
     until("the controller to learn that none is", || (of_fleet()? == 0).then_some(()));

@@ -7,7 +7,7 @@ use plimsoll_core::names::nearest;
 
 use super::quota::StoreVariables;
 use super::{BUCKETS_MAX, BuildError, KEYS_MAX, LimiterBuilder};
-use crate::feed::{KILL_VARIABLE, parse_yes_no};
+use crate::feed::parse_yes_no;
 use crate::setup::SETUP_PROBLEMS_MAX;
 
 /// The beginning of all names.
@@ -201,7 +201,7 @@ const METHODS: [(&str, &str); 3] = [
 fn meant(name: &str) -> Option<&'static str> {
     let is_of_kubernetes =
         OF_KUBERNETES.iter().any(|ending| name.ends_with(ending)) || name.contains("_PORT_");
-    if is_of_kubernetes || name == KILL_VARIABLE || OTHERS.contains(&name) {
+    if is_of_kubernetes || OTHERS.contains(&name) {
         return None;
     }
     let (prefix, suffix) = name.split_once(['_', '-'])?;
@@ -329,7 +329,6 @@ mod tests {
             ("ZONE", None),
             ("CLIMATE_ZONE", None),
             ("PATH", None),
-            ("PLIMSOLL_KILL", None),
             ("PLIMSOLL_LISTEN", None),
             ("PLIMSOLL_BUCKETS", None),
             ("PLIMSOLL_AGGREGATOR_ADMIN", None),

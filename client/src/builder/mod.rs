@@ -19,7 +19,7 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 
 use crate::feed::cache::{CacheFile, Owner, Restored};
-use crate::feed::{Control, Counters, Feed, KILL_VARIABLE, Lifecycle, LocalKill};
+use crate::feed::{Control, Counters, Feed, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
@@ -180,8 +180,7 @@ impl LimiterBuilder {
     }
 
     /// Sets the kill file of this process: while the file exists, whatever it contains, every bucket is in
-    /// shadow here. The [feed](Feed) checks it about every half second, off the request path. `PLIMSOLL_KILL`
-    /// in the environment, as `1`, `true` or `on`, does the same for the whole life of the process.
+    /// shadow here. The [feed](Feed) checks it about every half second, off the request path.
     #[must_use]
     pub fn kill_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.kill_file = Some(path.into());
@@ -283,6 +282,14 @@ impl LimiterBuilder {
         let zone = owner.zone.to_string();
         let mut table = Table::with_buckets(self.keys_max, self.buckets_max, thread_slots(), seed);
         table.before_policy = self.before_policy.word();
+        // Whoever sets this variable of earlier versions wants to stop refusals.
+        if let Some(value) = std::env::var_os("PLIMSOLL_KILL") {
+            return Err(BuildError::Variable {
+                name: "PLIMSOLL_KILL",
+                value: value.to_string_lossy().into_owned(),
+                cause: "unset it, and create the kill file to stop refusals (PLIMSOLL_KILL_FILE, --kill-file)".to_owned(),
+            });
+        }
         let table = Arc::new(table);
         #[cfg(feature = "quota")]
         quota::set_store(&table, self.quota_store.as_ref())?;
@@ -300,7 +307,7 @@ impl LimiterBuilder {
         if let Some(snapshot) = snapshot {
             subscription.restore(snapshot);
         }
-        let local_kill = LocalKill::new(std::env::var_os(KILL_VARIABLE).as_deref(), self.kill_file);
+        let local_kill = LocalKill(self.kill_file);
         local_kill.begin(&mut subscription);
         let has_cold_rates = !self.cold.is_empty();
         for (bucket, rate) in self.cold {

@@ -40,7 +40,7 @@ impl Control {
     pub(crate) fn has_work(&self) -> bool {
         !matches!(self.aggregators, Aggregators::None)
             || self.has_cold_rates
-            || self.local_kill.can_change()
+            || self.local_kill.0.is_some()
             || self.table.layered.store().is_some()
     }
 

@@ -1,4 +1,4 @@
-//! The kill switch of this process alone: a file on its machine, or a variable in its environment.
+//! The kill switch of this process alone: a file on its machine.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,54 +13,24 @@ use crate::subscription::Subscription;
 
 /// The interval at which the file is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The environment variable, which holds for the whole life of a process.
-pub(crate) const KILL_VARIABLE: &str = "PLIMSOLL_KILL";
 
-/// The switches of this machine that make this process observe only.
+/// The file of this machine that makes this process observe only.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LocalKill {
-    by_environment: bool,
-    file: Option<PathBuf>,
-}
+pub(crate) struct LocalKill(pub(crate) Option<PathBuf>);
 
 impl LocalKill {
-    /// Reads the variable, and remembers a file that may come and go.
-    pub(crate) fn new(variable: Option<&OsStr>, file: Option<PathBuf>) -> Self {
-        let by_environment = variable.is_some_and(|value| {
-            // An operator who sets the variable wants to kill; refusing to start would make an incident worse.
-            parse_yes_no(value).unwrap_or_else(|| {
-                tracing::error!(
-                    ?value,
-                    "{KILL_VARIABLE} is neither yes nor no and kills this process: set it to 1, true, yes or on, or to \
-                     0, false, no or off"
-                );
-                true
-            })
-        });
-        Self { by_environment, file }
-    }
-
-    /// Returns true if the switch can change while the process lives.
-    pub(crate) const fn can_change(&self) -> bool {
-        self.file.is_some() && !self.by_environment
-    }
-
     /// Sets the switch before the first request. Checks the file once.
     pub(crate) fn begin(&self, subscription: &mut Subscription) {
-        let by_file = self.file.as_deref().is_some_and(|file| exists(file).unwrap_or(false));
-        if subscription.observe(self.by_environment || by_file) {
-            let file = self.file.as_deref().filter(|_| by_file).map(|file| file.display().to_string());
-            tracing::warn!(
-                by_environment = self.by_environment,
-                file,
-                "local kill switch on: this process only observes from its start on"
-            );
+        let Some(file) = &self.0 else { return };
+        if subscription.observe(exists(file).unwrap_or(false)) {
+            let file = file.display();
+            tracing::warn!(%file, "local kill switch on: this process only observes from its start on");
         }
     }
 
-    /// Follows the file, if there is one and the environment leaves it the choice. Never ends.
+    /// Follows the file, if there is one. Never ends.
     pub(super) async fn follow(&self, subscription: &Shared<Subscription>) {
-        let Some(file) = self.file.clone().filter(|_| self.can_change()) else {
+        let Some(file) = self.0.clone() else {
             return std::future::pending().await;
         };
         let mut ticks = interval(CHECK_INTERVAL);
@@ -126,37 +96,6 @@ fn switch(subscription: &Shared<Subscription>, file: &Path, on: bool) {
 #[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn variable_kills_unless_it_is_a_usual_spelling_of_no() {
-        for (value, killed, is_plain) in [
-            (Some("1"), true, true),
-            (Some("true"), true, true),
-            (Some("yes"), true, true),
-            (Some("on"), true, true),
-            (Some("YES"), true, true),
-            (Some(" True "), true, true),
-            (Some("0"), false, true),
-            (Some("false"), false, true),
-            (Some("No"), false, true),
-            (Some("off"), false, true),
-            (Some(""), false, true),
-            (None, false, true),
-            // What is neither yes nor no is logged as an error.
-            (Some("y"), true, false),
-            (Some("ture"), true, false),
-            (Some("2"), true, false),
-        ] {
-            let kill = LocalKill::new(value.map(OsStr::new), None);
-            assert_eq!(kill.by_environment, killed, "{value:?}");
-            assert!(!kill.can_change());
-            assert_eq!(
-                value.is_none_or(|value| parse_yes_no(OsStr::new(value)).is_some()),
-                is_plain,
-                "{value:?}"
-            );
-        }
-    }
 
     #[test]
     fn file_of_any_kind_exists_and_an_error_is_no_answer() {

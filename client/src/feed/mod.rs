@@ -18,7 +18,7 @@ pub use error::FeedError;
 pub use handle::FeedHandle;
 pub(crate) use health::Counters;
 pub use health::{CertificateHealth, Health};
-pub(crate) use kill_file::{KILL_VARIABLE, LocalKill, parse_yes_no};
+pub(crate) use kill_file::{LocalKill, parse_yes_no};
 pub use lifecycle::FeedState;
 pub(crate) use lifecycle::Lifecycle;
 use lifecycle::Running;

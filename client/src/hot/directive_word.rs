@@ -3,7 +3,7 @@
 
 #[cfg(doc)]
 use plimsoll_core::decision::coin;
-use plimsoll_core::decision::{Coin, Reason, Refusal, WaitClass};
+use plimsoll_core::decision::{Reason, Refusal, WaitClass};
 use plimsoll_core::quantity::DropRatio;
 
 use crate::hot::sync::{AtomicU64, Ordering};
@@ -115,9 +115,9 @@ impl DirectiveWord {
         self.with(Self::GUARDED, yes)
     }
 
-    /// Sets the coin. A coherent coin counts as independent here, for requests without a trace.
-    pub(crate) fn coin(self, coin: Coin) -> Self {
-        self.with(Self::INDEPENDENT, coin != Coin::Dithered)
+    /// Draws for each request, as a coherent coin does for requests without a trace, or dithers.
+    pub(crate) const fn independent(self, yes: bool) -> Self {
+        self.with(Self::INDEPENDENT, yes)
     }
 
     /// Decides requests with a trace by the trace's draw, or not. A draw key must be stored first.
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn word_holds_its_parts_apart() {
         let none = DirectiveWord::new(DropRatio::NONE);
-        let all = none.enforced(true).guarded(true).coin(Coin::Independent).coherent(true);
+        let all = none.enforced(true).guarded(true).independent(true).coherent(true);
         let all = all.at_tenant_limit(true).cold(true).wait(WaitClass::LONGEST);
         for directive in [DirectiveWord::NOTHING, none, all, DirectiveWord::new(DropRatio::ALL)] {
             for id in [0, 1, IDS_MAX as u32 - 1] {
@@ -293,7 +293,7 @@ mod tests {
         let ratio = |units| DropRatio::new(units).unwrap();
         let class = DirectiveWord::new(ratio(8)).enforced(true).guarded(true).wait(WaitClass::LONGEST);
         let established = class.with_ratio(ratio(4));
-        let cut = class.with_ratio(ratio(6)).coin(Coin::Independent);
+        let cut = class.with_ratio(ratio(6)).independent(true);
         for (mark, due) in [
             (DirectiveWord::following(), class),
             (DirectiveWord::established(), established),
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn refusals_of_a_key_at_its_tenant_limit_are_for_that_limit() {
-        let word = DirectiveWord::new(DropRatio::ALL).enforced(true).coin(Coin::Independent);
+        let word = DirectiveWord::new(DropRatio::ALL).enforced(true).independent(true);
         let reasons =
             |word: DirectiveWord| [Outcome::Dropped, Outcome::GuardDropped].map(|by| word.reason(by));
         assert_eq!(reasons(word), [Reason::ClusterOverload, Reason::BurstGuard]);
@@ -337,7 +337,7 @@ mod tests {
         let draws = [0, 1, 2, 1 << 30, (1 << 30) + 2, u32::MAX - 1, u32::MAX];
         for units in [0, 1, 2, 1 << 29, (1 << 29) + 1, DropRatio::ONE - 1, DropRatio::ONE] {
             let ratio = DropRatio::new(units).unwrap();
-            let word = DirectiveWord::new(ratio).enforced(true).coin(Coin::Independent);
+            let word = DirectiveWord::new(ratio).enforced(true).independent(true);
             assert_eq!(word.ratio(), ratio);
             for draw in draws {
                 assert_eq!(word.refuses(draw), coin::refuses(ratio, draw), "{draw} of {units}");

@@ -12,7 +12,6 @@ use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::thread_counters::{Counters, Outcome};
 use crate::hot::thread_slots::ThreadSlots;
-use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::coherent::DrawKey;
 use plimsoll_core::quantity::DropRatio;
 
@@ -120,7 +119,7 @@ fn coherent_coin_never_draws_without_a_key() {
         let shared = Arc::new((AtomicU64::new(0), SharedKey::default()));
         let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap())
             .enforced(true)
-            .coin(Coin::Coherent);
+            .independent(true);
         let reader = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -152,7 +151,7 @@ fn directive_is_never_torn() {
         let pool = Arc::new(GuardPool::default());
         let half =
             DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap()).enforced(true).guarded(true);
-        let none = DirectiveWord::new(DropRatio::NONE).coin(Coin::Independent);
+        let none = DirectiveWord::new(DropRatio::NONE).independent(true);
         let reader = {
             let (word, pool) = (Arc::clone(&word), Arc::clone(&pool));
             thread::spawn(move || {

@@ -31,7 +31,7 @@ pub struct Status {
     pub upstream_age_s: Option<f64>,
     /// Decisions that no aggregator has acknowledged.
     pub unreported: u64,
-    /// True while the kill file or `PLIMSOLL_KILL` stops this process from refusing.
+    /// True while the kill file stops this process from refusing.
     pub local_kill: bool,
     /// True if every bucket has a directive, of now or of an earlier process.
     pub is_ready: bool,

@@ -1,7 +1,7 @@
 //! The rule of one bucket in a test, and the directive word that carries it out.
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::decision::{Coin, Reason, WaitClass};
+use plimsoll_core::decision::{Reason, WaitClass};
 use plimsoll_core::quantity::{DropRatio, Rate};
 
 use crate::hot::directive_word::DirectiveWord;
@@ -39,7 +39,7 @@ impl Rule {
             Self::Refuse(Reason::QuotaDegraded) => all.at_quota(true),
             Self::Drop(ratio) => DirectiveWord::new(ratio),
         };
-        word.coin(Coin::Independent).enforced(is_enforced).wait(wait)
+        word.independent(true).enforced(is_enforced).wait(wait)
     }
 }
 

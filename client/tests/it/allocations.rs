@@ -97,7 +97,6 @@ async fn decision_allocates_nothing() {
     for (coin, ratio, case) in [
         (Coin::Dithered, 0, "nothing to refuse"),
         (Coin::Dithered, HALF, "dithered"),
-        (Coin::Independent, HALF, "independent"),
         (Coin::Coherent, HALF, "coherent"),
         (Coin::Dithered, ALL, "all refused"),
     ] {

@@ -51,7 +51,7 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
             limit: Limit::PerSecond(Rate::new(1000.0).unwrap()),
             mode: Mode::Enforce,
             coin,
-            coherence: (coin == Coin::Coherent).then_some(coherence),
+            coherence: (name == "coherent").then_some(coherence),
             clients: Some(1),
             ..Terms::default()
         },
@@ -65,7 +65,7 @@ fn directives(epoch: u64, seq: u64, ratio: u32) -> Directives {
         }],
     };
     let buckets = [
-        ("independent", Coin::Independent, None),
+        ("independent", Coin::Coherent, None),
         ("guarded", Coin::Dithered, Some(1e12)),
         ("coherent", Coin::Coherent, None),
     ];

@@ -33,7 +33,7 @@ pub struct EntryStatus {
     pub stage: Mode,
     /// True while a kill puts it in shadow.
     pub killed: bool,
-    /// Connected clients of the fleet that a kill file or `PLIMSOLL_KILL` stops from refusing.
+    /// Connected clients of the fleet that a kill file stops from refusing.
     pub killed_locally: u32,
     /// The mode in the policy file.
     pub file: Mode,

@@ -46,7 +46,7 @@ pub struct Status {
     pub kill_generation: u64,
     /// True while the kill switch is on: no client refuses.
     pub killed: bool,
-    /// Connected clients that a kill file or `PLIMSOLL_KILL` stops from refusing. A client of several
+    /// Connected clients that a kill file stops from refusing. A client of several
     /// aggregators counts at each of them.
     pub killed_locally: u32,
     /// Kill generations that aggregators or clients hold without an order; they kill nothing elsewhere.
@@ -194,7 +194,7 @@ pub struct AggregatorStatus {
     pub name: String,
     /// True while it has a stream.
     pub connected: bool,
-    /// Connected clients below it that a kill file or `PLIMSOLL_KILL` stops from refusing.
+    /// Connected clients below it that a kill file stops from refusing.
     pub killed_locally: u32,
     /// Requests that it reported and its clients cannot have decided, which were not counted.
     pub counts_cut: u64,

@@ -2,7 +2,6 @@
 
 use plimsoll_core::decision::Coin;
 use plimsoll_core::directive::{BucketDirective, Entitlement, KeyDirective, Terms, Values};
-use plimsoll_core::law::{LawName, Weight};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
 
@@ -47,7 +46,6 @@ impl BucketState {
                 cohort: self.terms.cohort,
                 coin: self.terms.coin,
                 coherence: durable.coherence().filter(|_| self.terms.coin == Coin::Coherent),
-                on_silence: self.terms.on_silence,
                 presences: Some(self.presences),
                 hold: zone.and_then(|zone| zone.hold).and_then(Rate::computed),
                 headroom: sent.and_then(|zone| zone.headroom),
@@ -62,14 +60,9 @@ impl BucketState {
     }
 
     fn entitlement(&self, tenant: &BucketTenant, share: Option<&Share>, policy: &Policy) -> Entitlement {
-        let (weight, floor) = match self.terms.law {
-            LawName::Proportional => (Weight::ONE, Rate::ZERO),
-            LawName::Balanced => {
-                let plain = policy.tenant(&tenant.name).weight;
-                let raised = share.map_or(1.0, |share| share.weight / plain.get());
-                (if raised > 0.0 { plain.times(raised) } else { plain }, policy.fairness().min_floor)
-            }
-        };
-        Entitlement { weight, floor, tenant_limit: self.terms.tenant_limit }
+        let plain = policy.tenant(&tenant.name).weight;
+        let raised = share.map_or(1.0, |share| share.weight / plain.get());
+        let weight = if raised > 0.0 { plain.times(raised) } else { plain };
+        Entitlement { weight, floor: policy.fairness().min_floor, tenant_limit: self.terms.tenant_limit }
     }
 }

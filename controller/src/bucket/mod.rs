@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{Headroom, NewShare, OnSilence, Unlisted};
+use plimsoll_core::directive::{Headroom, NewShare, Unlisted};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Balance, Burst, LawName, Part};
+use plimsoll_core::law::{Balance, Burst, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::quota::BucketQuotas;
@@ -81,12 +81,10 @@ pub(crate) struct SilentShares {
 struct PolicyTerms {
     /// The limit is learned or queried.
     has_moving_limit: bool,
-    law: LawName,
     burst: Duration,
     tenant_limit: Option<Rate>,
     release: Release,
     coin: Coin,
-    on_silence: OnSilence,
     cohort: Cohort,
     quotas: BucketQuotas,
 }
@@ -288,12 +286,10 @@ impl PolicyTerms {
     fn of(bucket: Option<&BucketPolicy>, name: &str) -> Self {
         bucket.map_or_else(Self::default, |bucket| Self {
             has_moving_limit: bucket.limit() == Limit::Unknown,
-            law: bucket.law,
             burst: bucket.burst,
             tenant_limit: bucket.tenant_limit,
             release: bucket.release,
             coin: bucket.coin,
-            on_silence: bucket.on_silence,
             cohort: Cohort { percent: bucket.rollout.canary_percent, salt: Cohort::salt_of(name) },
             quotas: bucket.quotas.clone(),
         })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Headroom;
 use plimsoll_core::law::presence::{HELD, Presences};
-use plimsoll_core::law::{Balance, Child, Claimant, Division, LawName, Parameters, Whole};
+use plimsoll_core::law::{Child, Claimant, Division, Parameters, Whole};
 use plimsoll_core::names::KeyId;
 use plimsoll_core::quantity::{DropRatio, Rate};
 use plimsoll_policy::{Policy, Release};
@@ -80,7 +80,7 @@ impl BucketState {
 
         let zones = served.iter().map(|served| (served.aggregator.tails.get(&self.name), served.presence));
         let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
-        let tails = ZoneTails::new(zones, self.floor(tick.policy), tenant_limit);
+        let tails = ZoneTails::new(zones, tick.policy.fairness().min_floor.per_second(), tenant_limit);
         for (at, Served { aggregator, rates, .. }) in served.iter_mut().enumerate() {
             self.tenants.gather(|key| aggregator.rate(key), rates);
             // What exceeds the tenant limits of unlisted names is refused in any case.
@@ -96,14 +96,7 @@ impl BucketState {
         self.settle_balance(tick, divisible, presences, &served, scratch);
         self.evaluate_candidate(tick, presences, &served, scratch);
         self.set_weights(tick, &served, scratch);
-        let target = match self.terms.law {
-            LawName::Balanced => self.balance.target(divisible, self.terms.burst, tick.parameters),
-            LawName::Proportional => {
-                // This law has no memory, and leaves none to a law that a later policy may choose.
-                self.balance = Balance::default();
-                divisible
-            }
-        };
+        let target = self.balance.target(divisible, self.terms.burst, tick.parameters);
         self.divide(tick, target, divisible, &tails, scratch);
         let class = self.shares.get(self.tenants.class());
         let sent = class.filter(|class| class.offered > class.allocation);
@@ -232,7 +225,7 @@ impl BucketState {
         tails: &ZoneTails<'_>,
         scratch: &mut Scratch,
     ) {
-        let floor = self.floor(tick.policy);
+        let floor = tick.policy.fairness().min_floor.per_second();
         let tenant_limit = self.terms.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
         scratch.claimants.clear();
         scratch.claimants.extend(self.shares.iter().map(|share| Claimant {
@@ -247,8 +240,8 @@ impl BucketState {
             class.tenant_limit = f64::INFINITY;
             class.floor = floor.max(tails.floors().min(target / 2.0));
         }
-        scratch.division.divide(self.terms.law, target, divisible, &scratch.claimants);
-        scratch.holding.divide(self.terms.law, divisible, divisible, &scratch.claimants);
+        scratch.division.divide(target, divisible, &scratch.claimants);
+        scratch.holding.divide(divisible, divisible, &scratch.claimants);
         let given = scratch.claimants.iter().zip(scratch.division.allocations());
         for (share, (claimant, allocation)) in self.shares.iter_mut().zip(given) {
             share.allocation = *allocation;
@@ -270,14 +263,6 @@ impl BucketState {
                 allocation: *allocation,
                 room: *room,
             }));
-        }
-    }
-
-    /// The floor of each tenant in requests/s.
-    fn floor(&self, policy: &Policy) -> f64 {
-        match self.terms.law {
-            LawName::Balanced => policy.fairness().min_floor.per_second(),
-            LawName::Proportional => 0.0,
         }
     }
 

@@ -356,7 +356,6 @@ fn edit_that_can_refuse_more_begins_evidence_anew_in_shadow_and_canary() {
             ("limit: 100, tenant_limit: 49", TENANTS, "tenant_limit 50 -> 49"),
             ("limit: 100, tenant_limit: 50, burst_s: 0.2", TENANTS, "burst_s 0.25 -> 0.2"),
             ("limit: 100, tenant_limit: 50, coin: coherent", TENANTS, "coin dithered -> coherent"),
-            ("limit: 100, tenant_limit: 50, law: proportional", TENANTS, "law balanced -> proportional"),
             (
                 "limit: 100, tenant_limit: 50, rollout: { canary_percent: 6 }",
                 TENANTS,
@@ -408,7 +407,7 @@ fn edit_that_cannot_refuse_more_keeps_evidence() {
     for (bucket, more, tenants) in [
         ("limit: 120, tenant_limit: 60", "", tenants),
         ("limit: 120", "", tenants),
-        ("limit: 120, burst_s: 1, candidate: 7, on_silence: ratio, release: never", "", tenants),
+        ("limit: 120, burst_s: 1, candidate: 7, release: never", "", tenants),
         ("limit: 120, burst_s: 1", "  canary_percent: 1\n  min_samples: 7\n", tenants),
         // A tenant with the settings that it had unlisted, and a boost that had ended.
         (

@@ -74,12 +74,11 @@ fn of_entry(from: &BucketPolicy, to: &BucketPolicy) -> Vec<String> {
     note(has_lower_tenant_limit, "tenant_limit", &rps(from.tenant_limit), &rps(to.tenant_limit));
     note(to.burst < from.burst, "burst_s", &burst(from), &burst(to));
     note(to.coin != from.coin, "coin", &word(from.coin), &word(to.coin));
-    note(to.law != from.law, "law", &word(from.law), &word(to.law));
     note(canary(to) > canary(from), "rollout.canary_percent", &canary(from), &canary(to));
     why
 }
 
-/// The name of a coin or a law, as in the policy.
+/// The name of a coin, as in the policy.
 fn word(name: impl Debug) -> String {
     format!("{name:?}").to_lowercase()
 }

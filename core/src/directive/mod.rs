@@ -130,8 +130,6 @@ pub struct Terms {
     /// The key and salt of a coherent coin, equal throughout the fleet; absent for other coins. Without them
     /// a client draws independently.
     pub coherence: Option<Coherence>,
-    /// The rule of a zone while the controller is silent.
-    pub on_silence: OnSilence,
     /// To an aggregator: the number of children between which tenant limits and floors are divided.
     pub presences: Option<Presences>,
     /// To an aggregator: its hold, the part of the limit while the controller is silent. Absent means
@@ -149,17 +147,6 @@ pub struct Terms {
     pub new_share: Option<NewShare>,
     /// The exact quotas, which clients enforce behind the coin. Absent means unchanged.
     pub quotas: Option<BucketQuotas>,
-}
-
-/// The rule of a zone while the controller is silent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnSilence {
-    /// The zone keeps its last allocation, so that the limit holds whatever the traffic does. The default.
-    #[default]
-    Allocation,
-    /// The zone keeps its last drop ratio, so that traffic is not refused for moving between zones.
-    Ratio,
 }
 
 /// The directive of one key.

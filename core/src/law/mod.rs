@@ -31,16 +31,3 @@ pub use parameters::Parameters;
 pub use smoothing::smoothed;
 pub use weight::{InvalidWeight, Weight};
 pub use zones::{Child, Part, Share, Sharing, Whole, presence};
-
-use serde::{Deserialize, Serialize};
-
-/// The control law of a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LawName {
-    /// Repays overshoot and divides fairly between tenants. The default.
-    #[default]
-    Balanced,
-    /// `(offered - limit) / offered`, the same ratio for every tenant.
-    Proportional,
-}

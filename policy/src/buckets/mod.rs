@@ -1,4 +1,4 @@
-//! The policy of buckets: limit, coin, law, mode, quotas and rollout.
+//! The policy of buckets: limit, coin, mode, quotas and rollout.
 
 mod gates;
 mod limits;
@@ -20,8 +20,6 @@ use crate::buckets::quotas::Definitions;
 use crate::spec::BucketSpec;
 use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::OnSilence;
-use plimsoll_core::law::LawName;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::quota::BucketQuotas;
@@ -41,14 +39,10 @@ pub struct BucketPolicy {
     pub tenant_limit: Option<Rate>,
     /// The time's worth of the limit that may be saved up.
     pub burst: Duration,
-    /// The rule of a zone while the controller is silent.
-    pub on_silence: OnSilence,
     /// The rule for the share of a silent zone.
     pub release: Release,
     /// The coin of clients.
     pub coin: Coin,
-    /// The control law.
-    pub law: LawName,
     /// A second limit that is only evaluated, beside the real one.
     pub candidate: Option<Rate>,
     /// The mode as written in the file.
@@ -115,10 +109,8 @@ impl BucketPolicy {
                 Some(seconds) => field.then("burst_s").span_up_to(seconds.0, second, BURST_MAX)?,
                 None => BURST_DEFAULT,
             },
-            on_silence: spec.on_silence,
             release: spec.release,
             coin: spec.coin,
-            law: spec.law,
             candidate: rate("candidate", spec.candidate)?,
             mode: spec.mode,
             quotas: quotas.attach(&spec.quotas, &field.then("quotas"))?,

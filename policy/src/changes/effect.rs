@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::law::{Claimant, Division, LawName};
+use plimsoll_core::law::{Claimant, Division};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{Limit, Rate};
 
@@ -72,10 +72,7 @@ impl<'a> Regime<'a> {
     fn refused(&self, terms: Option<Terms<'_>>, offered: &BTreeMap<Tenant, f64>, unix_s: i64) -> Vec<f64> {
         let limited = terms.and_then(|terms| Some((terms, terms.limit.per_second()?.per_second())));
         let Some((terms, limit)) = limited else { return vec![0.0; offered.len()] };
-        let floor = match terms.entry.law {
-            LawName::Balanced => self.policy.fairness().min_floor.per_second(),
-            LawName::Proportional => 0.0,
-        };
+        let floor = self.policy.fairness().min_floor.per_second();
         let tenant_limit = terms.entry.tenant_limit.map_or(f64::INFINITY, Rate::per_second);
         let class = Tenant::default_class();
         let weight = |tenant| self.policy.tenant(tenant).weight_at(unix_s).get();
@@ -95,9 +92,9 @@ impl<'a> Regime<'a> {
         let listed = claimants.iter().filter(|(is_listed, _)| *is_listed).map(|(_, claimant)| *claimant);
         let all: Vec<Claimant> = listed.chain([class]).collect();
         let (mut division, mut of_names) = (Division::default(), Division::default());
-        division.divide(terms.entry.law, limit, limit, &all);
+        division.divide(limit, limit, &all);
         let left = division.allocations().last().copied().unwrap_or_default();
-        of_names.divide(LawName::Balanced, left, left, &names);
+        of_names.divide(left, left, &names);
         let (mut listed, mut names) = (division.allocations().iter(), of_names.allocations().iter());
         let allocations = claimants.iter().map(|(is_listed, _)| {
             let next = if *is_listed { listed.next() } else { names.next() };

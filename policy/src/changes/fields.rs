@@ -7,8 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::OnSilence;
-use plimsoll_core::law::{LawName, Weight};
+use plimsoll_core::law::Weight;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::{BucketQuotas, Quota};
 use plimsoll_core::rollout::{CanaryGate, ShadowGate};
@@ -63,10 +62,8 @@ impl Fields {
             source,
             tenant_limit,
             burst,
-            on_silence,
             release,
             coin,
-            law,
             candidate,
             mode,
             quotas,
@@ -77,10 +74,8 @@ impl Fields {
         fields.add_source(source);
         fields.add_rate("tenant_limit", *tenant_limit);
         fields.add("burst_s", InUnits(*burst, SECOND));
-        fields.add("on_silence", Word(on_silence));
         fields.add("release", Word(release));
         fields.add("coin", Word(coin));
-        fields.add("law", Word(law));
         fields.add_rate("candidate", *candidate);
         fields.add("mode", mode);
         if !quotas.is_empty() {
@@ -205,10 +200,8 @@ fn default_bucket() -> BucketPolicy {
         source: LimitSource::Unlimited,
         tenant_limit: None,
         burst: BURST_DEFAULT,
-        on_silence: OnSilence::default(),
         release: Release::default(),
         coin: Coin::default(),
-        law: LawName::default(),
         candidate: None,
         mode: Mode::default(),
         quotas: BucketQuotas::default(),

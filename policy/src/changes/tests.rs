@@ -277,10 +277,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("url: ", "http://p", "http://q"),
     ("tenant_limit: ", "20", "21"),
     ("burst_s: ", "0.25", "0.3"),
-    ("on_silence: ", "allocation", "ratio"),
     ("release: ", "auto", "never"),
     ("coin: ", "dithered", "coherent"),
-    ("law: ", "balanced", "proportional"),
     ("candidate: ", "90", "91"),
     ("mode: ", "shadow", "canary"),
     ("canary_percent: ", "10", "11"),
@@ -308,8 +306,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
 const EVERY_FIELD: &str = "kill_switch: false
 guardrails: on
 buckets:
-  b: { limit: 100, tenant_limit: 20, burst_s: 0.25, on_silence: allocation, release: auto, coin: dithered,
-       law: balanced, candidate: 90, mode: shadow }
+  b: { limit: 100, tenant_limit: 20, burst_s: 0.25, release: auto, coin: dithered, candidate: 90, mode: shadow }
   learned:
     limit: { learned: { percentile: 95, days: 7, headroom: 1.2, min: 200, max: 5000, until_history: 800 } }
   queried: { limit: { prometheus: { url: http://p, query: qps } } }
@@ -361,7 +358,7 @@ fn every_field_that_changes_is_shown_with_both_values() {
 fn new_and_removed_parts_are_shown_without_their_defaults() {
     let from = policy("{ b: { limit: 100 }, c: { limit: 1, burst_s: 2 } }", "", ONE);
     let to = policy(
-        "{ b: { limit: 1000, mode: enforce }, d: { limit: unlimited, coin: independent } }",
+        "{ b: { limit: 1000, mode: enforce }, d: { limit: unlimited, coin: coherent } }",
         "",
         "{ default: {}, acme: { weight: 1 } }",
     );
@@ -373,7 +370,7 @@ fn new_and_removed_parts_are_shown_without_their_defaults() {
         "- buckets.c.burst_s: 2",
         "- buckets.c.mode: shadow",
         "+ buckets.d.limit: unlimited",
-        "+ buckets.d.coin: independent",
+        "+ buckets.d.coin: coherent",
         "+ buckets.d.mode: shadow",
         "+ tenants.acme.weight: 1",
     ];

@@ -214,14 +214,26 @@ fn options() -> serde_yaml::Options {
     }
 }
 
+/// Returns the remedy for a field or a value that earlier versions had.
+fn removed(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "on_silence" => "remove it: a zone keeps its rate while the controller is silent",
+        "law" => "remove it: every bucket has the balanced law",
+        "independent" => "write `dithered`, which spreads refusals evenly, or remove `coin`",
+        _ => return None,
+    })
+}
+
 /// Translates an error of the YAML reader about the shape of `field` into the words of this policy.
 fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
     match error {
         YamlError::SerdeUnknownField { field: name, expected, .. } => {
-            field.refuse_name(format_args!("unknown field `{name}`"), &hint(name, expected))
+            let hint = removed(name).map_or_else(|| hint(name, expected), str::to_owned);
+            field.refuse_name(format_args!("unknown field `{name}`"), &hint)
         }
         YamlError::SerdeUnknownVariant { variant, expected, .. } => {
-            field.refuse(format_args!("`{variant}` is not a value of this field"), &hint(variant, expected))
+            let hint = removed(variant).map_or_else(|| hint(variant, expected), str::to_owned);
+            field.refuse(format_args!("`{variant}` is not a value of this field"), &hint)
         }
         YamlError::SerdeMissingField { field: name, .. } => {
             missing(field, name, "this field has no default: write it")

@@ -10,8 +10,6 @@ use std::time::Duration;
 
 use super::*;
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::OnSilence;
-use plimsoll_core::law::LawName;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::rollout::Bound;
 
@@ -26,10 +24,8 @@ buckets:
     limit: 1000
     tenant_limit: 200
     burst_s: 0.25
-    on_silence: allocation
     release: auto
     coin: dithered
-    law: balanced
     candidate: 900
     mode: enforce
     quotas: [api_calls]
@@ -37,10 +33,8 @@ buckets:
     limit: { learned: { percentile: 95, days: 7, headroom: 1.2, min: 200, max: 5000, until_history: 800 } }
   queried:
     limit: { prometheus: { url: http://prometheus:9090, query: 'sum(rate(x[5m]))', min: 200, max: 5000 } }
-    on_silence: ratio
     release: never
     coin: coherent
-    law: proportional
     rollout: { canary_percent: 50, shadow: { window_h: 1 }, queries: [ { name: own, url: http://p, query: up, min: 0 } ] }
   free: { limit: unlimited }
   "api/*": { limit: 50000, mode: shadow }
@@ -114,8 +108,7 @@ fn the_full_example_parses_to_the_written_values() {
     assert_eq!(queried.limit(), Limit::Unknown);
     let LimitSource::Prometheus(source) = &queried.source else { panic!("{queried:?}") };
     assert_eq!((source.url.as_str(), source.query.as_str()), ("http://prometheus:9090", "sum(rate(x[5m]))"));
-    assert_eq!((queried.on_silence, queried.release), (OnSilence::Ratio, Release::Never));
-    assert_eq!((queried.coin, queried.law), (Coin::Coherent, LawName::Proportional));
+    assert_eq!((queried.release, queried.coin), (Release::Never, Coin::Coherent));
     // A bucket's own rollout block overrides field by field, also inside the gates.
     assert_eq!(queried.rollout.canary_percent.get(), 50.0);
     assert_eq!(queried.rollout.shadow.window, Duration::from_secs(3600));
@@ -162,8 +155,7 @@ fn absent_fields_have_their_defaults() {
     assert_eq!(bucket.mode, Mode::Shadow);
     assert_eq!((bucket.tenant_limit, bucket.candidate), (None, None));
     assert_eq!(bucket.burst, Duration::from_millis(250));
-    assert_eq!((bucket.on_silence, bucket.release), (OnSilence::Allocation, Release::Auto));
-    assert_eq!((bucket.coin, bucket.law), (Coin::Dithered, LawName::Balanced));
+    assert_eq!((bucket.release, bucket.coin), (Release::Auto, Coin::Dithered));
     let rollout = &bucket.rollout;
     assert_eq!((rollout.canary_percent.get(), rollout.auto_promote), (5.0, false));
     assert_eq!((rollout.min_samples, rollout.require_gates), (1000, true));
@@ -287,7 +279,7 @@ fn only_surprising_values_give_warnings() {
     assert!(said(FULL_POLICY, FULL_TENANTS).is_empty());
     let quiet = "tenants: { default: { weight: 2 }, other: { weight: 2, burst_multiplier: 1, notes: same } }";
     for (buckets, rollout, paths) in [
-        ("{ b: { limit: 1, law: proportional, coin: independent, mode: enforce } }", "", &[][..]),
+        ("{ b: { limit: 1, coin: coherent, mode: enforce } }", "", &[][..]),
         ("{ b: { limit: 1, tenant_limit: 1, mode: canary, coin: dithered } }", "", &[]),
         ("{ b: { limit: 0, mode: enforce } }", "", &["buckets.b.limit"]),
         ("{ b: { limit: 0, mode: shadow } }", "", &[]),
@@ -403,10 +395,6 @@ fn floors_above_a_limit_give_a_warning() {
     };
     assert!(floors("buckets: { b: { limit: 14 } }", ""), "the floor of a block is 5 by default");
     assert!(!floors(policy, "min_floor_rps: 3"));
-    assert!(
-        !floors("buckets: { b: { limit: 14, law: proportional } }", "min_floor_rps: 5"),
-        "it has no floors"
-    );
 }
 
 #[test]

@@ -12,7 +12,6 @@ use crate::tenants::TenantPolicy;
 use crate::timestamp::UnixSeconds;
 use crate::yaml::{Field, Place};
 use plimsoll_core::decision::Mode;
-use plimsoll_core::law::LawName;
 use plimsoll_core::quantity::{Limit, Rate};
 
 /// A legal value with an effect that an operator may not expect.
@@ -22,7 +21,7 @@ pub struct Warning {
     pub file: String,
     /// The place in the file.
     pub at: Place,
-    /// The field, such as `buckets.checkout.law`.
+    /// The field, such as `buckets.checkout.limit`.
     pub path: String,
     /// The effect.
     pub message: String,
@@ -109,8 +108,7 @@ impl Floor {
         let sum = self.rps * self.tenants as f64;
         let exact = buckets.exact.iter().map(|(name, bucket)| (name.to_string(), bucket));
         let patterns = buckets.patterns.iter().map(|(pattern, bucket)| (pattern.to_string(), bucket));
-        let limits = exact.chain(patterns).filter(|(_, bucket)| bucket.law == LawName::Balanced);
-        let limits = limits.filter_map(|(name, bucket)| Some((name, bucket.highest_limit()?.per_second())));
+        let limits = exact.chain(patterns).filter_map(|(name, bucket)| Some((name, bucket.highest_limit()?.per_second())));
         let mut below: Vec<(String, f64)> =
             limits.filter(|(_, limit)| *limit > 0.0 && *limit < sum).collect();
         below.sort_by(|(_, one), (_, other)| one.total_cmp(other));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, KeyDirective, NewShare, OnSilence, Terms, Unlisted, Values,
+    BucketDirective, Directives, Entitlement, KeyDirective, NewShare, Terms, Unlisted, Values,
 };
 use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration};
@@ -107,12 +107,7 @@ pub(crate) fn bucket_piece(
         canary_salt: terms.cohort.salt,
         coin: match terms.coin {
             Coin::Dithered => wire::Coin::Dithered,
-            Coin::Independent => wire::Coin::Independent,
             Coin::Coherent => wire::Coin::Coherent,
-        } as i32,
-        on_silence: match terms.on_silence {
-            OnSilence::Allocation => wire::OnSilence::Allocation,
-            OnSilence::Ratio => wire::OnSilence::Ratio,
         } as i32,
         presences_milli: terms.presences.map(Presences::thousandths),
         hold_milli_rps: terms.hold.map(encode_rate),
@@ -242,13 +237,8 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
         },
         // The default stands in for an absent value and for one of a later version.
         coin: match wire::Coin::try_from(bucket.coin) {
-            Ok(wire::Coin::Independent) => Coin::Independent,
             Ok(wire::Coin::Coherent) => Coin::Coherent,
-            Ok(wire::Coin::Dithered | wire::Coin::Unspecified) | Err(_) => Coin::Dithered,
-        },
-        on_silence: match wire::OnSilence::try_from(bucket.on_silence) {
-            Ok(wire::OnSilence::Ratio) => OnSilence::Ratio,
-            Ok(wire::OnSilence::Allocation | wire::OnSilence::Unspecified) | Err(_) => OnSilence::Allocation,
+            _ => Coin::Dithered,
         },
         presences: bucket.presences_milli.map(Presences::new).transpose()?,
         hold: bucket.hold_milli_rps.map(decode_rate).transpose()?,

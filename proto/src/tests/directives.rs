@@ -111,8 +111,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let mode = select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
     let cohort = (0..=100_000u32, any::<u64>())
         .prop_map(|(milli, salt)| Cohort { percent: Percent::new(f64::from(milli) / 1e3).unwrap(), salt });
-    let coin = select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
-    let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
+    let coin = select(vec![Coin::Dithered, Coin::Coherent]);
     let presences = option::of((1_000..=u32::MAX).prop_map(|number| Presences::new(number).unwrap()));
     let headroom = || prop_oneof![Just(Headroom::None), any_rate().prop_map(Headroom::Shared)];
     let pool = (headroom(), any_rate(), 1_000..=12_000u32, 0..1_000_000_000_000u64).prop_map(
@@ -135,8 +134,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let shares = (presences, option::of(any_rate()), option::of(any::<u32>()), headrooms, tail);
     let coherence = option::of((any::<[u8; 16]>(), any::<u64>()))
         .prop_map(|coherence| coherence.map(|(key, salt)| Coherence { key: CoinKey::from_bytes(key), salt }));
-    (any_limit(), mode, cohort, (coin, coherence), on_silence, shares, option::of(any_quotas())).prop_map(
-        |(limit, mode, cohort, (coin, coherence), on_silence, shares, quotas)| {
+    (any_limit(), mode, cohort, (coin, coherence), shares, option::of(any_quotas())).prop_map(
+        |(limit, mode, cohort, (coin, coherence), shares, quotas)| {
             let (presences, hold, clients, (headroom, pool), (cut, new_share)) = shares;
             Terms {
                 named: presences.is_some(),
@@ -148,7 +147,6 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 cohort,
                 coin,
                 coherence,
-                on_silence,
                 presences,
                 hold,
                 headroom,
@@ -251,7 +249,6 @@ pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
             cohort: Cohort { percent: Percent::new(100.0).unwrap(), salt: u64::MAX },
             coin: Coin::Coherent,
             coherence: Some(Coherence { key: CoinKey::from_bytes([0xff; 16]), salt: u64::MAX }),
-            on_silence: OnSilence::Ratio,
             presences: Some(Presences::new(u32::MAX).unwrap()),
             hold: most,
             headroom: Some(Headroom::Shared(largest_rate())),

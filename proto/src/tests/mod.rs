@@ -13,7 +13,7 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader, OnSilence,
+    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader,
     PoolDepth, Terms, Values, ZonePool,
 };
 use plimsoll_core::exchange::Path;

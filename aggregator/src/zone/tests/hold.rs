@@ -1,7 +1,7 @@
 //! Holds: the zone lives on its own part of the limit while no controller leads.
 
 use super::*;
-use plimsoll_core::directive::{KeyDirective, OnSilence, Values};
+use plimsoll_core::directive::{KeyDirective, Values};
 use plimsoll_core::law::presence::Presences;
 
 /// The rate that passes when a tenant offers `rps`.
@@ -89,21 +89,6 @@ fn zone_on_hold_enforces_its_part_of_a_tenant_limit() {
     let scene = silent(script, Client::new(1).offering("acme", 1000.0));
     let passing = passing(&scene, "acme", 1000.0);
     assert!((passing - 200.0).abs() < 2.0, "a third of 600: {passing}");
-}
-
-#[test]
-fn bucket_with_on_silence_ratio_keeps_its_ratio() {
-    let mut script = Script::rates(&[("acme", 500.0), ("default", 0.0)]).with("acme", |values| {
-        values.ratio = Some(ratio_of(0.5));
-    });
-    script.terms.on_silence = OnSilence::Ratio;
-    let script = script.with("default", |values| values.ratio = Some(ratio_of(0.5)));
-    let mut scene = silent(script, Client::new(1).offering("acme", 1000.0));
-    for rps in [1000.0, 6000.0, 100.0] {
-        scene.clients[0].offers("acme", rps);
-        scene.run(4.0);
-        assert!((scene.clients[0].ratio("acme") - 0.5).abs() < 1e-6, "{rps}");
-    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if status.killed_locally > 0 {
         writeln!(
             out,
-            "  killed locally: {} clients, by a kill file or PLIMSOLL_KILL; they refuse nothing",
+            "  killed locally: {} clients, by a kill file; they refuse nothing",
             status.killed_locally
         )?;
     }

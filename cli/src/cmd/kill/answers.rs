@@ -168,7 +168,7 @@ pub(super) fn write_status(out: &mut dyn Write, switches: &KillStatus) -> io::Re
     if switches.killed_locally > 0 {
         writeln!(
             out,
-            "killed locally: {} clients, by a kill file or PLIMSOLL_KILL; `/status` of an aggregator lists them",
+            "killed locally: {} clients, by a kill file; `/status` of an aggregator lists them",
             switches.killed_locally
         )?;
     }

@@ -23,7 +23,7 @@ use crate::shutdown;
 
 /// The hint of a request that neither a controller nor an aggregator answers.
 const UNREACHABLE: &str = "if the controller is down, kill one zone at its aggregator: --aggregator URL, its admin port \
-                           (7411); or stop one service by its kill file (--kill-file) or PLIMSOLL_KILL=1";
+                           (7411); or stop one service by its kill file (--kill-file)";
 
 /// Stop enforcement at once, end a kill, or show what is killed
 ///

@@ -34,7 +34,7 @@ pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Resu
     if entry.killed_locally > 0 {
         writeln!(
             out,
-            "  killed locally: {} clients of the fleet, by a kill file or PLIMSOLL_KILL; they refuse nothing",
+            "  killed locally: {} clients of the fleet, by a kill file; they refuse nothing",
             entry.killed_locally
         )?;
     }

@@ -188,12 +188,11 @@ fn counts_if_valid(limiter: &Limiter, bucket: &str) -> Counts {
 
 #[test]
 fn traces_decide_one_key_and_several_alike() {
-    use plimsoll_core::decision::Coin;
     use plimsoll_core::decision::coherent::DrawKey;
 
     let limiter = limiter();
     limiter.table.draw_key.store(DrawKey::of_halves(1, 2));
-    let coherent = |ratio| word(ratio).coin(Coin::Coherent).coherent(true);
+    let coherent = |ratio| word(ratio).independent(true).coherent(true);
     direct(&limiter, "b", coherent(0.5).enforced(true), None);
     direct(&limiter, "watched", coherent(0.5), None);
     let mut both = Vec::new();

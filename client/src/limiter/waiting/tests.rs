@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::decision::{Coin, Reason};
+use plimsoll_core::decision::Reason;
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::Counts;
 use tokio::time::{Instant, sleep};
@@ -24,7 +24,7 @@ struct Fixture {
 
 fn word(ratio: f64) -> DirectiveWord {
     let ratio = DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap();
-    DirectiveWord::new(ratio).coin(Coin::Independent).enforced(true)
+    DirectiveWord::new(ratio).independent(true).enforced(true)
 }
 
 impl Fixture {

@@ -71,7 +71,7 @@ fn streams(control: &Control) -> Vec<Family> {
         ),
         Family::gauge(
             "plimsoll_local_kill",
-            "1 while the kill file or PLIMSOLL_KILL puts every bucket of this process into shadow mode.",
+            "1 while the kill file puts every bucket of this process into shadow mode.",
             &[],
             plain(flag(local_kill)),
         ),

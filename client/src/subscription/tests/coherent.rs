@@ -79,7 +79,7 @@ fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
     for (terms, id) in [
         (coherent(None), Some(7)),
         (coherent(Some(salted(1))), None),
-        (Terms { coherence: Some(salted(1)), coin: Coin::Independent, ..limited(Mode::Enforce) }, Some(7)),
+        (Terms { coherence: Some(salted(1)), coin: Coin::Dithered, ..limited(Mode::Enforce) }, Some(7)),
         (Terms { coherence: Some(salted(1)), ..limited(Mode::Enforce) }, Some(7)),
     ] {
         let mut client = TestClient::new();

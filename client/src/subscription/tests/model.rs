@@ -32,7 +32,7 @@ fn terms() -> impl Strategy<Value = Terms> {
         Just(Limit::PerSecond(rate(100.0)))
     ];
     let mode = prop::sample::select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
-    let coin = prop::sample::select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
+    let coin = prop::sample::select(vec![Coin::Dithered, Coin::Coherent]);
     (limit, mode, coin, prop::option::of(0..9u32), 0.0..=100.0f64).prop_map(
         |(limit, mode, coin, clients, percent)| {
             let cohort = Cohort { percent: Percent::new(percent).unwrap(), salt: 1 };

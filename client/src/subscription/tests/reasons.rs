@@ -30,7 +30,7 @@ fn stopped(values: Values) -> Values {
 
 #[test]
 fn refusal_names_its_cause() {
-    for coin in [Coin::Dithered, Coin::Independent, Coin::Coherent] {
+    for coin in [Coin::Dithered, Coin::Coherent] {
         let mut client = TestClient::new();
         let terms = Terms { coin, ..shared_by(1, Mode::Enforce) };
         let keys = [

@@ -42,7 +42,7 @@ fn assert_spread(waits: &[Duration], name: &str) {
 
 #[test]
 fn waits_are_spread_whatever_decides_and_however_much_is_refused() {
-    for coin in [Coin::Dithered, Coin::Independent, Coin::Coherent] {
+    for coin in [Coin::Dithered, Coin::Coherent] {
         for refused in [1.0, 0.999, 0.5, 0.01] {
             let mut client = TestClient::new();
             client.direct(Terms { coin, ..shared_by(1, Mode::Enforce) }, &[("default", ratio(refused))]);

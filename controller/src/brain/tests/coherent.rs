@@ -24,7 +24,7 @@ fn salted(salt: u64) -> Option<Coherence> {
 
 #[test]
 fn key_is_sent_to_every_zone_only_for_coherent_coins() {
-    for (name, due) in [("coherent", salted(1)), ("dithered", None), ("independent", None)] {
+    for (name, due) in [("coherent", salted(1)), ("dithered", None)] {
         let mut fleet = Fleet::restored(with_key(), coin(name), two_zones());
         fleet.run(1.0);
         assert_eq!(sent(&fleet), [due, due], "{name}");

@@ -13,9 +13,7 @@ pub enum Coin {
     /// Refusals are spread evenly over requests. The default.
     #[default]
     Dithered,
-    /// Every request has an independent draw.
-    Independent,
-    /// All hops of one request use the same draw.
+    /// All hops of one request use the same draw. A request without a trace has an independent one.
     Coherent,
 }
 

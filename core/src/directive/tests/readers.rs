@@ -99,8 +99,7 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let mode = select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]);
     let cohort = (select(vec![0.0, 5.0, 100.0]), 0..2u64)
         .prop_map(|(percent, salt)| Cohort { percent: Percent::new(percent).unwrap(), salt });
-    let coin = select(vec![Coin::Dithered, Coin::Independent, Coin::Coherent]);
-    let on_silence = select(vec![OnSilence::Allocation, OnSilence::Ratio]);
+    let coin = select(vec![Coin::Dithered, Coin::Coherent]);
     let presences = option::of((1_000..1_003u32).prop_map(|number| Presences::new(number).unwrap()));
     let headroom =
         prop_oneof![Just(Headroom::None), (0..3u32).prop_map(|number| Headroom::Shared(rate(number)))];
@@ -109,8 +108,8 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     let shares = (presences, option::of((0..3u32).prop_map(rate)), option::of(0..3u32), headrooms, tail);
     let coherence = option::of(0..3u64).prop_map(|salt| salt.map(salted));
     let quotas = option::of((0..3u64).prop_map(quotas));
-    (limit, mode, cohort, (coin, coherence), on_silence, shares, quotas).prop_map(
-        |(limit, mode, cohort, (coin, coherence), on_silence, shares, quotas)| {
+    (limit, mode, cohort, (coin, coherence), shares, quotas).prop_map(
+        |(limit, mode, cohort, (coin, coherence), shares, quotas)| {
             let (presences, hold, clients, (headroom, pool), (cut, new_share)) = shares;
             Terms {
                 named: presences.is_some(),
@@ -121,7 +120,6 @@ fn any_terms() -> impl Strategy<Value = Terms> {
                 cohort,
                 coin,
                 coherence,
-                on_silence,
                 presences,
                 hold,
                 headroom,

@@ -1,8 +1,7 @@
-//! Division of a rate between the tenants of a bucket: fairly by weight, or by one common ratio.
+//! Division of a rate between the tenants of a bucket: fairly by weight.
 
 use super::debt::divide_in_debt;
 use super::{Claim, Waterfill};
-use crate::law::LawName;
 
 /// One key and its demand: a listed tenant, or the class `default`, which stands for all unlisted names.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,10 +56,9 @@ impl Division {
         self.headroom
     }
 
-    /// Divides `target` requests/s by water-filling under the balanced law and by one ratio under the proportional one.
-    /// While the demands fit, the rest of the target is the shared headroom. `limit` is the bucket's own, which a target
+    /// Divides `target` requests/s by water-filling. While the demands fit, the rest of the target is the shared headroom. `limit` is the bucket's own, which a target
     /// below it pays a debt to. O(K log K) for K claimants.
-    pub fn divide(&mut self, law: LawName, target: f64, limit: f64, claimants: &[Claimant]) {
+    pub fn divide(&mut self, target: f64, limit: f64, claimants: &[Claimant]) {
         let Self { waterfill, claims, allocations, rooms, .. } = self;
         claims.clear();
         claims.extend(claimants.iter().map(|claimant| Claim {
@@ -70,16 +68,10 @@ impl Division {
         }));
         let demand: f64 = claims.iter().map(|claim| claim.demand).sum();
         self.headroom = (demand <= target).then_some(target - demand);
-        match law {
-            LawName::Balanced if target < limit && limit < demand => {
-                divide_in_debt(waterfill, target, limit, claims, allocations);
-            }
-            LawName::Balanced => waterfill.divide(target, claims, allocations),
-            LawName::Proportional => {
-                let part = if self.headroom.is_none() { target / demand } else { 1.0 };
-                allocations.clear();
-                allocations.extend(claims.iter().map(|claim| claim.demand * part));
-            }
+        if target < limit && limit < demand {
+            divide_in_debt(waterfill, target, limit, claims, allocations);
+        } else {
+            waterfill.divide(target, claims, allocations);
         }
         if self.headroom.is_some() {
             rooms.clone_from(allocations);
@@ -101,33 +93,20 @@ mod tests {
         Claimant { offered, weight, floor: 0.0, tenant_limit: f64::INFINITY }
     }
 
-    fn divided(law: LawName, capacity: f64, claimants: &[Claimant]) -> Vec<f64> {
-        let mut division = Division::default();
-        division.divide(law, capacity, capacity, claimants);
-        division.allocations().iter().map(|allocation| allocation.round()).collect()
-    }
-
     #[test]
     fn no_tenant_passes_its_limit() {
         let limited = |offered| Claimant { tenant_limit: 200.0, ..claimant(offered, 1.0) };
         let claimants = [limited(900.0), limited(900.0), claimant(400.0, 1.0)];
         let mut division = Division::default();
-        division.divide(LawName::Balanced, 10_000.0, 10_000.0, &claimants);
+        division.divide(10_000.0, 10_000.0, &claimants);
         assert_eq!(division.allocations(), [200.0, 200.0, 400.0]);
         assert_eq!(division.headroom(), Some(9_200.0), "there is room, they may only not use it");
         assert_eq!(division.rooms(), division.allocations());
         assert!(claimants[0].is_stopped(200.0) && !claimants[0].is_stopped(199.0));
         assert!(!claimants[2].is_stopped(400.0));
-        division.divide(LawName::Balanced, 600.0, 600.0, &claimants);
+        division.divide(600.0, 600.0, &claimants);
         assert_eq!(division.headroom(), None);
         assert_eq!(division.rooms()[..2], [200.0, 200.0]);
-    }
-
-    #[test]
-    fn proportional_law_gives_every_tenant_one_ratio() {
-        let claimants = [claimant(3_000.0, 4.0), claimant(1_000.0, 0.25)];
-        assert_eq!(divided(LawName::Proportional, 1_000.0, &claimants), [750.0, 250.0]);
-        assert_eq!(divided(LawName::Balanced, 1_000.0, &claimants), [941.0, 59.0]);
     }
 
     proptest! {
@@ -137,23 +116,21 @@ mod tests {
         ) {
             let claimants: Vec<Claimant> =
                 offered.iter().map(|(offered, weight)| claimant(*offered, *weight)).collect();
-            for law in [LawName::Balanced, LawName::Proportional] {
-                let mut division = Division::default();
-                division.divide(law, capacity, capacity, &claimants);
-                let given: f64 = division.allocations().iter().sum();
-                let asked: f64 = offered.iter().map(|(offered, ..)| offered).sum();
-                prop_assert!((given - asked.min(capacity)).abs() <= 1e-6 * capacity.max(1.0), "{given}");
-                prop_assert_eq!(division.headroom().is_some(), asked <= capacity);
-                if let Some(headroom) = division.headroom() {
-                    let caps: f64 = division.rooms().iter().sum();
-                    let sum = caps + headroom;
-                    prop_assert!(headroom >= 0.0 && (sum - capacity).abs() <= 1e-9 * capacity.max(1.0), "{sum}");
-                }
-                for ((claimant, allocation), room) in
-                    claimants.iter().zip(division.allocations()).zip(division.rooms())
-                {
-                    prop_assert!(*allocation <= claimant.offered * (1.0 + 1e-9) && room >= allocation);
-                }
+            let mut division = Division::default();
+            division.divide(capacity, capacity, &claimants);
+            let given: f64 = division.allocations().iter().sum();
+            let asked: f64 = offered.iter().map(|(offered, ..)| offered).sum();
+            prop_assert!((given - asked.min(capacity)).abs() <= 1e-6 * capacity.max(1.0), "{given}");
+            prop_assert_eq!(division.headroom().is_some(), asked <= capacity);
+            if let Some(headroom) = division.headroom() {
+                let caps: f64 = division.rooms().iter().sum();
+                let sum = caps + headroom;
+                prop_assert!(headroom >= 0.0 && (sum - capacity).abs() <= 1e-9 * capacity.max(1.0), "{sum}");
+            }
+            for ((claimant, allocation), room) in
+                claimants.iter().zip(division.allocations()).zip(division.rooms())
+            {
+                prop_assert!(*allocation <= claimant.offered * (1.0 + 1e-9) && room >= allocation);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! On hold: a zone divides its part of the limit among its own keys while the controller is silent.
 
 use super::{Claimant, Division};
-use crate::law::{LawName, Parameters};
+use crate::law::Parameters;
 
 /// The part of one key in a hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +30,7 @@ pub fn divide_hold(
         claimant.tenant_limit /= presences;
         claimant.floor /= presences;
     }
-    division.divide(LawName::Balanced, hold, hold, claimants);
+    division.divide(hold, hold, claimants);
     let each = claimants.iter().zip(division.allocations()).map(|(claimant, given)| HeldPart {
         rate: given + if *given >= claimant.offered { parameters.margin(*given) } else { 0.0 },
         at_tenant_limit: claimant.is_stopped(*given),

@@ -1,7 +1,7 @@
 //! The room of a zone whose bucket is not overloaded, divided between its keys by what is offered just now.
 
 use crate::law::fairness::{Claimant, Division};
-use crate::law::{LawName, Parameters};
+use crate::law::Parameters;
 
 /// One key of a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,7 +38,7 @@ pub fn divide_room(
         })
         .collect();
     let rest = rest.max(0.0);
-    division.divide(LawName::Balanced, rest, rest, &excesses);
+    division.divide(rest, rest, &excesses);
     let left = division.headroom().unwrap_or_default();
     let each = claimants.iter().zip(&excesses).zip(division.allocations());
     each.map(|((claimant, excess), given)| {

@@ -212,18 +212,18 @@ fn report_interval_is_capped_at_one_minute() {
 }
 
 #[test]
-fn unknown_coin_and_on_silence_decode_to_the_default() {
-    for (coin, on_silence, expected) in [
-        (0, 0, (Coin::Dithered, OnSilence::Allocation)),
-        (1, 1, (Coin::Dithered, OnSilence::Allocation)),
-        (2, 2, (Coin::Independent, OnSilence::Ratio)),
-        (3, 1, (Coin::Coherent, OnSilence::Allocation)),
-        (4, 3, (Coin::Dithered, OnSilence::Allocation)),
-        (-1, -1, (Coin::Dithered, OnSilence::Allocation)),
+fn unknown_and_removed_coins_decode_to_the_default() {
+    for (coin, expected) in [
+        (0, Coin::Dithered),
+        (1, Coin::Dithered),
+        (2, Coin::Dithered),
+        (3, Coin::Coherent),
+        (4, Coin::Dithered),
+        (-1, Coin::Dithered),
     ] {
-        let sent = wire::BucketDirective { coin, on_silence, ..bucket("b", Vec::new()) };
+        let sent = wire::BucketDirective { coin, ..bucket("b", Vec::new()) };
         let decoded = DirectivesDecoder::default().decode(directives(vec![sent])).unwrap().unwrap();
         let terms = decoded.buckets[0].terms.clone();
-        assert_eq!((terms.coin, terms.on_silence), expected, "{coin}, {on_silence}");
+        assert_eq!(terms.coin, expected, "{coin}");
     }
 }

@@ -39,7 +39,7 @@ fn snapshot() -> Snapshot {
             limit: Limit::PerSecond(rate(1_000.0)),
             mode: Mode::Canary,
             cohort: Cohort { percent: Percent::new(12.5).unwrap(), salt: u64::MAX },
-            coin: Coin::Independent,
+            coin: Coin::Coherent,
             clients: Some(7),
             pool: Some(ZonePool {
                 rate: Headroom::Shared(rate(400.5)),

@@ -135,20 +135,6 @@ fn floors_of_unlisted_names_hold_up_to_half_of_the_limit() {
 }
 
 #[test]
-fn proportional_bucket_treats_all_tenants_alike() {
-    let policy = policy_of(&enforced_with(", law: proportional"), &tenants(WEIGHTS, 50));
-    let mut fleet = steady(policy, &[("gold", 3000.0), ("plain", 900.0), ("free", 100.0)]);
-    for name in NAMES {
-        check_near(fleet.zones[0].ratio(name).unwrap(), 0.75, 1e-3);
-        let entitlement = fleet.zones[0].values(name).unwrap().entitlement.unwrap();
-        assert_eq!((entitlement.weight.get(), entitlement.floor), (1.0, Rate::ZERO));
-    }
-    fleet.zones[0].offers("gold", 9000.0);
-    fleet.run(0.5);
-    assert_eq!(fleet.balance(), 0.0, "this law has no balance");
-}
-
-#[test]
 fn entitlements_for_holds_are_sent_to_aggregators() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 5));
     let fleet = steady(policy, &[("gold", 3000.0), ("stranger", 100.0)]);
