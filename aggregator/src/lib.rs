@@ -25,7 +25,7 @@ use plimsoll_admin::security::Opened;
 use plimsoll_admin::{other_controllers, server};
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::kill::KillClaim;
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::{Parameters, parameters};
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::driver::child;
@@ -161,7 +161,7 @@ fn named<N>(
 
 /// Advances the zone once every period of the fast loop, and feeds it the load of the process.
 async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
-    let mut ticks = interval(Parameters::default().fast_period);
+    let mut ticks = interval(parameters::FAST_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut meter = LoadMeter::start();
     loop {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::Board;
 use plimsoll_core::exchange::Path;
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::parameters;
 use plimsoll_core::law::presence::presence;
 use plimsoll_core::names::{Bucket, Name, Zone};
 use plimsoll_core::quantity::MonoTime;
@@ -54,8 +54,8 @@ impl ChildAggregator {
 
     /// Returns true if the child is sent rates. Before its traffic is known it lives on the hold that it
     /// brought, or on an even share.
-    pub(crate) fn is_served(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        self.traffic.has_shown || now.since(self.since) >= parameters.start_wait
+    pub(crate) fn is_served(&self, now: MonoTime) -> bool {
+        self.traffic.has_shown || now.since(self.since) >= parameters::START_WAIT
     }
 
     /// Takes path and number of children from a report.
@@ -124,9 +124,9 @@ impl ChildAggregators {
     }
 
     /// Returns true once all connected children have shown their traffic or had the time to.
-    pub(crate) fn have_shown(&self, now: MonoTime, parameters: &Parameters) -> bool {
+    pub(crate) fn have_shown(&self, now: MonoTime) -> bool {
         let mut connected = self.by_instance.values().filter(|child| child.left.is_none());
-        connected.all(|child| child.is_served(now, parameters))
+        connected.all(|child| child.is_served(now))
     }
 
     /// The longest chain of connected aggregators below this one that fits below `further` more.

@@ -20,8 +20,8 @@ use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::{self, Head, Sessions};
 use plimsoll_core::exchange::{StreamId, StreamRejected};
 use plimsoll_core::kill::Kills;
-use plimsoll_core::law::Parameters;
 use plimsoll_core::law::tail::Standing;
+use plimsoll_core::law::{Parameters, parameters};
 use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Role};
@@ -171,7 +171,7 @@ impl Downstream {
     ) -> bool {
         let is_due = self.divided.is_none_or(|(at, had_clients)| {
             // Occasions come a little early or late. Half a period decides which one is meant.
-            had_clients != has_clients || now.since(at) + parameters.fast_period / 2 >= parameters.tick
+            had_clients != has_clients || now.since(at) + parameters::FAST_PERIOD / 2 >= parameters.tick
         });
         if is_due {
             self.divided = Some((now, has_clients));

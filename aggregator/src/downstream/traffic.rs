@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::parameters;
 
 /// The rates offered through one child aggregator, by slots of the [fast loop](crate::fast_loop::FastLoop).
 #[derive(Debug, Default)]
@@ -74,13 +74,13 @@ impl Traffic {
     }
 
     /// Ends a report. `span` is the time that it covers, `None` if it shows nothing about the present rate.
-    pub(crate) fn settle(&mut self, span: Option<Duration>, parameters: &Parameters) {
+    pub(crate) fn settle(&mut self, span: Option<Duration>) {
         let Some(span) = span.map(|span| span.as_secs_f64()).filter(|span| *span > 0.0) else {
             self.fresh.fill(0.0);
             return;
         };
         let first = !std::mem::replace(&mut self.has_shown, true);
-        let kept = if first { 0.0 } else { (-span / parameters.share_time.as_secs_f64()).exp() };
+        let kept = if first { 0.0 } else { (-span / parameters::SHARE_TIME.as_secs_f64()).exp() };
         self.rates.resize(self.fresh.len(), 0.0);
         for (rate, fresh) in self.rates.iter_mut().zip(&mut self.fresh) {
             *rate = kept * *rate + (1.0 - kept) * std::mem::take(fresh) / span;
@@ -104,12 +104,11 @@ mod tests {
 
     #[test]
     fn first_rate_is_taken_as_it_is_and_later_ones_are_smoothed() {
-        let parameters = Parameters::default();
         let mut traffic = Traffic::default();
         traffic.add(1, 50.0);
-        traffic.settle(Some(Duration::from_millis(500)), &parameters);
+        traffic.settle(Some(Duration::from_millis(500)));
         assert_eq!((traffic.rate(0), traffic.rate(1), traffic.rate(2)), (0.0, 100.0, 0.0));
-        traffic.settle(Some(parameters.share_time), &parameters);
+        traffic.settle(Some(parameters::SHARE_TIME));
         assert!((traffic.rate(1) - 100.0 / std::f64::consts::E).abs() < 1e-9, "{}", traffic.rate(1));
     }
 
@@ -117,9 +116,9 @@ mod tests {
     fn report_without_a_span_shows_no_rate() {
         let mut traffic = Traffic::default();
         traffic.add(0, 1_000.0);
-        traffic.settle(None, &Parameters::default());
+        traffic.settle(None);
         assert!(!traffic.has_shown);
-        traffic.settle(Some(Duration::from_secs(1)), &Parameters::default());
+        traffic.settle(Some(Duration::from_secs(1)));
         assert_eq!(
             (traffic.has_shown, traffic.rate(0)),
             (true, 0.0),

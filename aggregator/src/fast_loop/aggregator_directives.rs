@@ -3,7 +3,7 @@
 
 use plimsoll_core::directive::{BucketDirective, Headroom, KeyDirective, Posted, Terms, Values};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{Share, Sharing};
+use plimsoll_core::law::{Share, Sharing, parameters};
 use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 
@@ -31,7 +31,7 @@ impl FastLoop {
             self.client_shares = Shares::all(1.0);
             return;
         }
-        let (now, parameters) = (context.now, self.parameters);
+        let now = context.now;
         let clients = f64::from(u8::from(context.clients > 0));
         let presences: Vec<f64> = aggregators.by_instance.values().map(|child| child.presence(now)).collect();
         let at_slot = |slot: usize| {
@@ -55,15 +55,15 @@ impl FastLoop {
         let even = Sharing::of(presences.iter().copied().chain([clients]).map(unknown));
         self.divided_rates.extend(by_slot.iter().map(|(_, all)| all.offered));
         self.sharing = even.presences.max(1.0);
-        let own = by_slot.iter().map(|(own, all)| all.part(*own, &parameters));
-        self.client_shares.fill(own, even.part(unknown(clients), &parameters));
+        let own = by_slot.iter().map(|(own, all)| all.part(*own));
+        self.client_shares.fill(own, even.part(unknown(clients)));
         for (child, presence) in aggregators.by_instance.values_mut().zip(presences) {
             let rates: Vec<f64> = (0..by_slot.len()).map(|slot| child.traffic.rate(slot)).collect();
             let shares = rates
                 .iter()
                 .zip(&by_slot)
-                .map(|(offered, (_, all))| all.part(Share { presence, offered: *offered }, &parameters));
-            child.traffic.shares.fill(shares, even.part(unknown(presence), &parameters));
+                .map(|(offered, (_, all))| all.part(Share { presence, offered: *offered }));
+            child.traffic.shares.fill(shares, even.part(unknown(presence)));
         }
     }
 
@@ -84,7 +84,7 @@ impl FastLoop {
         let each = aggregators.by_instance.values().map(|child| {
             let shares = &child.traffic.shares;
             let (mut hold, mut headroom) = (None, None);
-            let is_served = child.is_served(context.now, &self.parameters);
+            let is_served = child.is_served(context.now);
             if let Some(allowances) = &undivided.allowances {
                 let of_all = shares.of_all(allowances.by_key.iter().map(|key| key.slot), &self.divided_rates);
                 // Before its traffic is known a child keeps the hold that it brought, or has an even part.
@@ -141,11 +141,10 @@ impl FastLoop {
 
     /// The ratio over all requests offered here; `None` where they are too few.
     fn ratio(&mut self, slot: u32, now: MonoTime, allowed: f64) -> Option<DropRatio> {
-        let parameters = self.parameters;
         let of_children = self.aggregator_rates.get(slot as usize).copied().unwrap_or_default();
-        let own = self.rates.get_mut(slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
+        let own = self.rates.get_mut(slot as usize).map_or(0.0, |rates| rates.rate(now));
         let offered = own + of_children;
-        if offered.max(allowed) * parameters.window.as_secs_f64() < parameters.counts_min {
+        if offered.max(allowed) * parameters::WINDOW.as_secs_f64() < parameters::COUNTS_MIN {
             return None;
         }
         Some(DropRatio::of_excess(Rate::computed(offered)?, Rate::computed(allowed)?))

@@ -86,15 +86,13 @@ impl FastLoop {
 
     /// Divides the hold between the keys that have a directive.
     fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Allowances {
-        let parameters = self.parameters;
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
         let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
         let mut claimants: Vec<Claimant> = posted
             .keys()
             .zip(slots)
             .map(|((tenant, values), slot)| {
-                let own =
-                    self.rates.get_mut(*slot as usize).map_or(0.0, |rates| rates.rate(now, &parameters));
+                let own = self.rates.get_mut(*slot as usize).map_or(0.0, |rates| rates.rate(now));
                 let offered = own + self.aggregator_rates.get(*slot as usize).copied().unwrap_or_default();
                 let (floor, tenant_limit) = bounds(values);
                 let weight = weight(values);
@@ -114,7 +112,7 @@ impl FastLoop {
             })
             .collect();
         let hold = hold.per_second();
-        let (parts, headroom) = divide_hold(&mut self.division, hold, presences, &mut claimants, &parameters);
+        let (parts, headroom) = divide_hold(&mut self.division, hold, presences, &mut claimants);
         let by_key = parts.iter().zip(slots).map(|(part, slot)| Allowance {
             slot: *slot,
             allowed: Some(part.rate),

@@ -5,7 +5,7 @@ use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{
     BucketDirective, Headroom, KeyDirective, NewShare, PoolDepth, Posted, TailCut, Terms, Values, ZonePool,
 };
-use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio, tail};
+use plimsoll_core::law::{Guard, ZoneClaimant, divide_room, fast_ratio, parameters, tail};
 use plimsoll_core::names::{Bucket, DEFAULT_TENANT, KeyId};
 use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 
@@ -31,7 +31,7 @@ impl FastLoop {
         {
             // Slots are reused by other keys, whose counts say nothing about this bucket.
             keys.slots.clear();
-            keys.headroom = BucketHeadroom::new(&self.parameters);
+            keys.headroom = BucketHeadroom::new();
         }
         let (keys, pool, cut) = match posted.terms().limit {
             Limit::Unlimited | Limit::Unknown => {
@@ -65,8 +65,8 @@ impl FastLoop {
     /// zone's, which `clients` share. Returns `None` while there are too few.
     pub(crate) fn grant(&mut self, bucket: &Bucket, pool: &ZonePool, clients: u32) -> Option<Tokens> {
         pool.rate.rate()?;
-        let own = Guard::pool(pool, None, clients, Tokens::NONE, &self.parameters).depth;
-        self.buckets.get_mut(bucket)?.headroom.grant(self.parameters.grant_depth_requests - own.as_f64())
+        let own = Guard::pool(pool, None, clients, Tokens::NONE).depth;
+        self.buckets.get_mut(bucket)?.headroom.grant(parameters::GRANT_DEPTH_REQUESTS - own.as_f64())
     }
 
     /// The directives of all keys, the pool that their requests share, and the cut of unlisted names.
@@ -76,7 +76,6 @@ impl FastLoop {
         posted: &Posted,
         context: Context,
     ) -> (Vec<KeyDirective>, ZonePool, TailCut) {
-        let parameters = self.parameters;
         let allowances = self.allowances(bucket, posted, context);
         // With child aggregators the clients have a share of what may pass, for their own traffic.
         let shares = &self.client_shares;
@@ -104,7 +103,7 @@ impl FastLoop {
             .enumerate()
             .map(|(at, ((_, values), key))| {
                 let rates = self.rates.get_mut(key.slot as usize).filter(|rates| rates.used);
-                let offered = rates.map_or(0.0, |rates| rates.window.rate(context.now, &parameters));
+                let offered = rates.map_or(0.0, |rates| rates.window.rate(context.now));
                 ZoneClaimant {
                     offered: offered * within(at),
                     cap: key.cap.unwrap_or_default(),
@@ -114,16 +113,12 @@ impl FastLoop {
             })
             .collect();
         let is_divided = allowances.by_rates && !allowances.on_hold && headroom.is_some();
-        let divided = if is_divided {
-            divide_room(&mut self.division, room, &claimants, &parameters)
-        } else {
-            Vec::new()
-        };
+        let divided = if is_divided { divide_room(&mut self.division, room, &claimants) } else { Vec::new() };
         let Some(bucket_keys) = self.buckets.get_mut(bucket) else {
             return (Vec::new(), NO_POOL, TailCut::default());
         };
         let now_offered = claimants.iter().map(|claimant| claimant.offered).sum();
-        let passes = bucket_keys.headroom.on_directive(context.now, room, now_offered, &parameters);
+        let passes = bucket_keys.headroom.on_directive(context.now, room, now_offered);
         let (mut keys, mut offered_in_all) = (Vec::with_capacity(by_key.len()), 0.0);
         for (at, ((tenant, values), key)) in posted.keys().zip(by_key).enumerate() {
             let may_share = headroom.filter(|_| !key.at_tenant_limit);
@@ -138,7 +133,7 @@ impl FastLoop {
                     let is_known = rates.used && rates.young_until.is_none_or(|until| until <= context.now);
                     (is_known.then_some(&mut rates.window), rates.offered, rates.slack.factor())
                 }
-                None => (None, 0.0, parameters.slack_min),
+                None => (None, 0.0, parameters::SLACK_MIN),
             };
             offered_in_all += offered;
             let ratio = match allowed {
@@ -149,7 +144,6 @@ impl FastLoop {
                     allowed / within(at),
                     allowances.on_hold,
                     values.ratio,
-                    &parameters,
                 )),
                 _ => values.ratio,
             };
@@ -162,8 +156,7 @@ impl FastLoop {
             };
             keys.push(KeyDirective { tenant: tenant.clone(), values });
         }
-        let pool =
-            bucket_keys.headroom.pool(headroom, offered_in_all, posted.terms(), self.sharing, &parameters);
+        let pool = bucket_keys.headroom.pool(headroom, offered_in_all, posted.terms(), self.sharing);
         let mut cut = TailCut::default();
         if let Some((at, class, values)) = class
             && let Some(key) = keys.get_mut(at)

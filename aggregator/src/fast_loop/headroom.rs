@@ -3,7 +3,7 @@
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{Headroom, Terms, ZonePool};
 use plimsoll_core::law::presence::Presences;
-use plimsoll_core::law::{FirstExcess, Grants, LearnedDepth, Parameters, Slack};
+use plimsoll_core::law::{FirstExcess, Grants, LearnedDepth, Slack, parameters};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::Counts;
 
@@ -23,11 +23,11 @@ pub(super) struct BucketHeadroom {
 }
 
 impl BucketHeadroom {
-    pub(super) fn new(parameters: &Parameters) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             excess: FirstExcess::default(),
             grants: Grants::default(),
-            slack: Slack::new(parameters),
+            slack: Slack::new(),
             depth: LearnedDepth::default(),
             room: 0.0,
             directed: None,
@@ -36,18 +36,12 @@ impl BucketHeadroom {
 
     /// Accounts for a directive: clients have `room`, and `offered` is what they offer just now. Returns true
     /// if a first excess may still pass.
-    pub(super) fn on_directive(
-        &mut self,
-        now: MonoTime,
-        room: f64,
-        offered: f64,
-        parameters: &Parameters,
-    ) -> bool {
+    pub(super) fn on_directive(&mut self, now: MonoTime, room: f64, offered: f64) -> bool {
         let directed = self.directed.replace(now).unwrap_or(now);
         self.room = room;
         let span = now.since(directed);
-        self.excess.on_span(room, offered, span, parameters);
-        self.grants.on_span(room, offered, span, parameters);
+        self.excess.on_span(room, offered, span);
+        self.grants.on_span(room, offered, span);
         self.excess.is_left()
     }
 
@@ -57,21 +51,14 @@ impl BucketHeadroom {
     }
 
     /// Adapts slack and depth after a period with these counts of all keys.
-    pub(super) fn on_period(&mut self, counts: Counts, settled: bool, parameters: &Parameters) {
-        self.slack.on_period(counts, self.room, parameters);
+    pub(super) fn on_period(&mut self, counts: Counts, settled: bool) {
+        self.slack.on_period(counts, self.room);
         self.depth.on_period(counts, self.room, settled);
     }
 
     /// The pool of clients with this headroom, who offer `offered` requests/s in the bucket. `sharing` is the
     /// weight of all that share a limit here.
-    pub(super) fn pool(
-        &self,
-        headroom: Option<f64>,
-        offered: f64,
-        terms: &Terms,
-        sharing: f64,
-        parameters: &Parameters,
-    ) -> ZonePool {
+    pub(super) fn pool(&self, headroom: Option<f64>, offered: f64, terms: &Terms, sharing: f64) -> ZonePool {
         let zones = terms.presences.unwrap_or(Presences::ONE).as_f64() * sharing;
         let even = terms.limit.per_second().map_or(0.0, Rate::per_second) / zones;
         ZonePool {
@@ -80,7 +67,7 @@ impl BucketHeadroom {
                 .map_or(Headroom::None, Headroom::Shared),
             offered: rounded(offered).unwrap_or_default(),
             depth: self.depth.factor(),
-            burst: Tokens::new(parameters.pool_burst.as_secs_f64() * even),
+            burst: Tokens::new(parameters::POOL_BURST.as_secs_f64() * even),
         }
     }
 }

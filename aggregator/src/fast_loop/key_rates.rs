@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::law::{Parameters, Slack, Spread, Window};
+use plimsoll_core::law::{Slack, Spread, Window, parameters};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
@@ -17,10 +17,9 @@ pub(crate) struct ReportSpan {
 impl ReportSpan {
     /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first report of
     /// a client, whose smoothed rate begins with it.
-    pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool, parameters: &Parameters) -> Self {
-        let time = if is_first { span.max(Duration::from_millis(1)) } else { parameters.share_time };
-        let spread =
-            if is_first { Spread::first(now, span, parameters) } else { Spread::new(now, span, parameters) };
+    pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool) -> Self {
+        let time = if is_first { span.max(Duration::from_millis(1)) } else { parameters::SHARE_TIME };
+        let spread = if is_first { Spread::first(now, span) } else { Spread::new(now, span) };
         Self { spread, share_s: time.as_secs_f64() }
     }
 }
@@ -44,23 +43,23 @@ pub(crate) struct KeyRates {
 }
 
 impl KeyRates {
-    pub(crate) fn new(young_until: Option<MonoTime>, parameters: &Parameters) -> Self {
+    pub(crate) fn new(young_until: Option<MonoTime>) -> Self {
         Self {
             window: Window::default(),
             offered: 0.0,
             period: Counts::ZERO,
             room: 0.0,
-            slack: Slack::new(parameters),
+            slack: Slack::new(),
             used: false,
             young_until,
         }
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, report: &ReportSpan, counts: Counts, parameters: &Parameters) {
+    pub(crate) fn add(&mut self, report: &ReportSpan, counts: Counts) {
         let offered = counts.offered as f64;
         self.used = true;
-        self.window.add_spread(&report.spread, offered, parameters);
+        self.window.add_spread(&report.spread, offered);
         self.period = self.period.plus(counts);
         // At once and not spread: if it lagged behind the rate that clients see themselves, every share would
         // be too large.
@@ -68,15 +67,15 @@ impl KeyRates {
     }
 
     /// The present rate in requests/s, over the longer window where requests are few.
-    pub(crate) fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
+    pub(crate) fn rate(&mut self, now: MonoTime) -> f64 {
         if !self.used {
             return 0.0;
         }
-        let rate = self.window.rate(now, parameters);
-        if rate * parameters.window.as_secs_f64() >= parameters.counts_min {
+        let rate = self.window.rate(now);
+        if rate * parameters::WINDOW.as_secs_f64() >= parameters::COUNTS_MIN {
             rate
         } else {
-            self.window.over(parameters.window_few, parameters)
+            self.window.over(parameters::WINDOW_FEW)
         }
     }
 }

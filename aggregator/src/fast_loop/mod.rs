@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use plimsoll_core::directive::{BucketDirective, Posted};
 use plimsoll_core::law::tail::Standing;
-use plimsoll_core::law::{Division, Parameters};
+use plimsoll_core::law::{Division, parameters};
 use plimsoll_core::names::{Bucket, Key, KeyId, Tenant};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
@@ -31,7 +31,6 @@ const NO_SLOT: u32 = u32::MAX;
 /// The traffic of all lines: of listed tenants, and of classes with all their names. Its slots are the ids of lines.
 #[derive(Debug)]
 pub(crate) struct FastLoop {
-    parameters: Parameters,
     /// By slot.
     rates: Vec<KeyRates>,
     pub(crate) tails: Tails,
@@ -64,8 +63,8 @@ struct BucketKeys {
 }
 
 impl BucketKeys {
-    fn new(parameters: &Parameters) -> Self {
-        let headroom = BucketHeadroom::new(parameters);
+    fn new() -> Self {
+        let headroom = BucketHeadroom::new();
         Self { by_tenant: BTreeMap::new(), led: false, slots: Vec::new(), headroom }
     }
 }
@@ -84,11 +83,10 @@ pub(crate) struct Context {
 }
 
 impl FastLoop {
-    pub(crate) fn new(parameters: Parameters) -> Self {
+    pub(crate) fn new(report_interval: Duration) -> Self {
         Self {
-            parameters,
             rates: Vec::new(),
-            tails: Tails::new(parameters),
+            tails: Tails::new(report_interval),
             buckets: BTreeMap::new(),
             division: Division::default(),
             clock: Clock::default(),
@@ -107,17 +105,17 @@ impl FastLoop {
 
     /// Tracks a line whose requests were counted elsewhere before: its window has not seen enough for a while.
     pub(crate) fn open_later(&mut self, line: KeyId, key: &Key) {
-        let young_until = self.clock.ticked + self.parameters.window + self.parameters.fast_period;
+        let young_until = self.clock.ticked + parameters::WINDOW + parameters::FAST_PERIOD;
         self.track(line, key, Some(young_until));
     }
 
     fn track(&mut self, line: KeyId, key: &Key, young_until: Option<MonoTime>) {
-        let new = || BucketKeys::new(&self.parameters);
+        let new = || BucketKeys::new();
         let keys = self.buckets.entry(key.bucket.clone()).or_insert_with(new);
         keys.by_tenant.insert(key.tenant.clone(), line.0);
-        let new = || KeyRates::new(None, &self.parameters);
+        let new = || KeyRates::new(None);
         self.rates.resize_with(self.rates.len().max(line.index() + 1), new);
-        self.rates[line.index()] = KeyRates::new(young_until, &self.parameters);
+        self.rates[line.index()] = KeyRates::new(young_until);
     }
 
     /// Ends the tracking of a tenant that is forgotten or listed no more.
@@ -135,7 +133,7 @@ impl FastLoop {
     /// Begins a report of a client, which covers `span`. `is_first` is true for the first one of the client.
     pub(crate) fn begin(&mut self, now: MonoTime, span: Duration, is_first: bool) {
         let now = self.clock.on_grid(now);
-        self.report = now.map(|now| ReportSpan::new(now, span, is_first, &self.parameters));
+        self.report = now.map(|now| ReportSpan::new(now, span, is_first));
     }
 
     /// Adds an entry of the report: the counts of a key without those that came late. `held` is the standing of the name
@@ -152,7 +150,7 @@ impl FastLoop {
         let Some(report) = self.report.as_ref().filter(|_| counts.offered > 0) else { return };
         let line = counted.line;
         if let Some(rates) = self.rates.get_mut(line.index()) {
-            rates.add(report, counts, &self.parameters);
+            rates.add(report, counts);
         }
         let requests = counts.offered as f64;
         match counted.source {
@@ -170,12 +168,12 @@ impl FastLoop {
     /// Ends the report of a child aggregator. `span` is the time that it covers, `None` if it shows nothing about
     /// the present rate.
     pub(crate) fn settle_child(&self, span: Option<Duration>, traffic: &mut Traffic) {
-        traffic.settle(span, &self.parameters);
+        traffic.settle(span);
     }
 
     /// Takes a directive of the parent, which has been applied to `posted`.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
-        let new = || BucketKeys::new(&self.parameters);
+        let new = || BucketKeys::new();
         let keys = self.buckets.entry(directive.bucket.clone()).or_insert_with(new);
         // A few keys without rates show nothing about the others: a key that is new to the controller has
         // none yet.
@@ -204,15 +202,15 @@ impl FastLoop {
             for keys in self.buckets.values_mut() {
                 let each = keys.slots.iter().filter_map(|slot| self.rates.get(*slot as usize));
                 let counts = each.fold(Counts::ZERO, |sum, rates| sum.plus(rates.period));
-                keys.headroom.on_period(counts, settled && keys.led, &self.parameters);
+                keys.headroom.on_period(counts, settled && keys.led);
             }
         }
         self.tails.on_time(elapsed);
-        let kept = (-elapsed.as_secs_f64() / self.parameters.share_time.as_secs_f64()).exp();
+        let kept = (-elapsed.as_secs_f64() / parameters::SHARE_TIME.as_secs_f64()).exp();
         for rates in self.rates.iter_mut().filter(|rates| rates.used) {
             rates.offered *= kept;
             if has_period_ended {
-                rates.slack.on_period(std::mem::take(&mut rates.period), rates.room, &self.parameters);
+                rates.slack.on_period(std::mem::take(&mut rates.period), rates.room);
             }
         }
     }

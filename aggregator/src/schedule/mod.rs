@@ -7,7 +7,7 @@ pub mod report_interval;
 
 use std::time::Duration;
 
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::{Parameters, parameters};
 use plimsoll_core::quantity::MonoTime;
 
 use push_schedule::PushSchedule;
@@ -37,7 +37,7 @@ pub(crate) struct Schedule {
 impl Schedule {
     pub(crate) fn new(parameters: &Parameters) -> Self {
         Self {
-            fast_period: parameters.fast_period,
+            fast_period: parameters::FAST_PERIOD,
             tick: parameters.tick,
             report_interval: parameters.report_interval,
             chooser: ReportInterval::default(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::parameters;
 use plimsoll_core::law::tail::{Bin, Cut, Demand, Growth, NameMemory, Standing, Tail};
 use plimsoll_core::quantity::{DropRatio, MonoTime};
 
@@ -81,10 +81,10 @@ impl Class {
     }
 
     /// Fades the traffic.
-    pub(super) fn on_time(&mut self, elapsed: Duration, parameters: &Parameters) {
+    pub(super) fn on_time(&mut self, elapsed: Duration) {
         let kept = |memory: Duration| (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp();
-        let (kept, remembered) = (kept(parameters.name_memory_fast), kept(parameters.name_memory));
-        self.growth.on_time(elapsed, parameters);
+        let (kept, remembered) = (kept(parameters::NAME_MEMORY_FAST), kept(parameters::NAME_MEMORY));
+        self.growth.on_time(elapsed);
         self.span = elapsed;
         for kind in [&mut self.established, &mut self.new] {
             kind.recent.fade(kept);
@@ -97,10 +97,10 @@ impl Class {
     }
 
     /// The demand.
-    pub(super) fn tail(&self, now: MonoTime, is_surging: bool, parameters: &Parameters) -> Tail {
+    pub(super) fn tail(&self, now: MonoTime, is_surging: bool, report_interval: Duration) -> Tail {
         // The memory is as long as the class is old.
-        let memory = parameters.name_memory.as_secs_f64();
-        let age = (self.growth.age(now) + parameters.report_interval).as_secs_f64();
+        let memory = parameters::NAME_MEMORY.as_secs_f64();
+        let age = (self.growth.age(now) + report_interval).as_secs_f64();
         let filled = 1.0 - (-age / memory).exp();
         let Self { growth, established, new, .. } = self;
         // Requests without a name count as names of one request each.
@@ -109,7 +109,7 @@ impl Class {
             let mean = kind.remembered / filled / (names + f64::from(kind.names));
             if mean.is_finite() { mean } else { 0.0 }
         };
-        let seconds = if is_surging { self.span } else { parameters.name_memory_fast }.as_secs_f64();
+        let seconds = if is_surging { self.span } else { parameters::NAME_MEMORY_FAST }.as_secs_f64();
         let demand = |kind: &Kind, mean| kind.recent.of(is_surging).demand(mean, seconds);
         Tail {
             established: demand(established, mean(established, 0.0)),
@@ -120,12 +120,12 @@ impl Class {
 
     /// Returns true if the requests of the latest period exceed those of the last second by more than chance: they alone
     /// tell then which names the surge is of.
-    pub(super) fn is_surging(&self, parameters: &Parameters) -> bool {
+    pub(super) fn is_surging(&self) -> bool {
         let both = |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
         let latest = both(|kind| kind.recent.of(true));
-        let part = self.span.as_secs_f64() / parameters.name_memory_fast.as_secs_f64();
+        let part = self.span.as_secs_f64() / parameters::NAME_MEMORY_FAST.as_secs_f64();
         let expected = both(|kind| kind.recent.of(false)) * part;
-        latest >= parameters.counts_min && latest > expected + parameters.surge_deviations * expected.sqrt()
+        latest >= parameters::COUNTS_MIN && latest > expected + parameters::SURGE_DEVIATIONS * expected.sqrt()
     }
 
     pub(super) fn kind(&mut self, established: bool) -> &mut Kind {
@@ -134,45 +134,32 @@ impl Class {
 
     /// Adds requests of a name, which a client decided by the standing that it `held`.
     #[inline]
-    pub(super) fn add(
-        &mut self,
-        standing: Standing,
-        requests: f64,
-        held: Option<Standing>,
-        parameters: &Parameters,
-    ) {
+    pub(super) fn add(&mut self, standing: Standing, requests: f64, held: Option<Standing>) {
         // This client decides by the new standing from now on, but the next request may be another client's.
         let repeated = if held == Some(standing) { requests } else { requests.min(1.0) };
         let decided = held.filter(|held| held.bin.is_some()).unwrap_or(standing);
         self.kind(decided.established).recent.add(decided.bin, repeated);
         self.kind(standing.established).recent.add(standing.bin, requests - repeated);
         if standing.bin.is_none() {
-            self.kind(standing.established).remember(requests, parameters);
+            self.kind(standing.established).remember(requests);
         }
         self.mix(held).into_iter().for_each(|mix| mix.add(standing, repeated));
     }
 
     /// Adds requests without a name.
-    pub(super) fn add_unnamed(&mut self, requests: f64, held: Option<Standing>, parameters: &Parameters) {
+    pub(super) fn add_unnamed(&mut self, requests: f64, held: Option<Standing>) {
         self.new.recent.add(None, requests);
-        self.new.remember(requests, parameters);
+        self.new.remember(requests);
         self.mix(held).into_iter().for_each(|mix| mix.add(Standing::default(), requests));
     }
 
     /// The parts that pass at a cut of what clients decide by the ratio of established names, and by that of unknown
     /// names. The cut is of a tail that was judged by the same requests.
-    pub(super) fn parts(
-        &self,
-        now: MonoTime,
-        tail: &Tail,
-        cut: Cut,
-        is_surging: bool,
-        parameters: &Parameters,
-    ) -> (f64, f64) {
+    pub(super) fn parts(&self, now: MonoTime, tail: &Tail, cut: Cut, is_surging: bool) -> (f64, f64) {
         let of_established = tail.established.uncounted_part(cut.level);
         let of_new = tail.new.uncounted_part(cut.new_level);
         // In a young class a name of which a client knows nothing is an established one.
-        let of_unknown = if self.growth.is_young(now, parameters) { of_established } else { of_new };
+        let of_unknown = if self.growth.is_young(now) { of_established } else { of_new };
         let part = |mix: &Mix, otherwise| mix.part(tail, cut, is_surging).unwrap_or(otherwise);
         (part(&self.as_established, of_established), part(&self.as_unknown, of_unknown))
     }
@@ -209,8 +196,8 @@ impl Class {
 
 impl Kind {
     /// Adds requests of an uncounted name to the memory of names.
-    fn remember(&mut self, requests: f64, parameters: &Parameters) {
-        self.remembered += requests / parameters.name_memory.as_secs_f64();
+    fn remember(&mut self, requests: f64) {
+        self.remembered += requests / parameters::NAME_MEMORY.as_secs_f64();
     }
 
     /// Puts a name under a bin with requests of it.

@@ -6,7 +6,6 @@ mod class;
 use std::time::Duration;
 
 use plimsoll_core::directive::TailCut;
-use plimsoll_core::law::Parameters;
 use plimsoll_core::law::tail::{NameMemory, Spread, Standing, Tail};
 use plimsoll_core::names::KeyId;
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
@@ -19,7 +18,7 @@ const TRAFFIC_MIN: f64 = 1e-6;
 /// All names and classes. Names are numbered like keys, and classes like the lines in which they are rolled up.
 #[derive(Debug)]
 pub(crate) struct Tails {
-    parameters: Parameters,
+    report_interval: Duration,
     names: Vec<NameMemory>,
     classes: Vec<Option<Box<Class>>>,
 }
@@ -27,14 +26,14 @@ pub(crate) struct Tails {
 // === Names ===
 
 impl Tails {
-    pub(crate) const fn new(parameters: Parameters) -> Self {
-        Self { parameters, names: Vec::new(), classes: Vec::new() }
+    pub(crate) const fn new(report_interval: Duration) -> Self {
+        Self { report_interval, names: Vec::new(), classes: Vec::new() }
     }
 
     /// Adds a name that is seen for the first time, or one that `is_known` and needs no room to be established.
     pub(crate) fn open(&mut self, now: MonoTime, class: KeyId, id: KeyId, is_known: bool) {
         let class = class_at(&mut self.classes, now, class);
-        let is_established = is_known || class.growth.is_young(now, &self.parameters);
+        let is_established = is_known || class.growth.is_young(now);
         if is_established {
             class.growth.on_arrival();
         }
@@ -57,7 +56,7 @@ impl Tails {
 
     /// Returns true while clients may name names of a class that an earlier process held as established.
     pub(crate) fn takes_claims(&mut self, now: MonoTime, class: KeyId) -> bool {
-        class_at(&mut self.classes, now, class).growth.takes_claims(now, &self.parameters)
+        class_at(&mut self.classes, now, class).growth.takes_claims(now)
     }
 
     /// Establishes a name that a client held as established.
@@ -80,27 +79,27 @@ impl Tails {
         requests: f64,
         held: Option<Standing>,
     ) {
-        let Self { parameters, names, classes } = self;
+        let Self { report_interval, names, classes } = self;
         let Some((class, name)) = known(classes, names, class, id) else { return };
         let before = name.standing();
-        let standing = name.add(now, requests, parameters);
+        let standing = name.add(now, requests, *report_interval);
         class.follow(before, standing, name.latest() - requests);
-        class.add(standing, requests, held, parameters);
+        class.add(standing, requests, held);
     }
 
     /// Adds requests without a name.
     pub(crate) fn add_unnamed(&mut self, now: MonoTime, class: KeyId, requests: f64, held: Option<Standing>) {
-        class_at(&mut self.classes, now, class).add_unnamed(requests, held, &self.parameters);
+        class_at(&mut self.classes, now, class).add_unnamed(requests, held);
     }
 
-    /// Looks at a name, once in [`Parameters::tenant_sample`]. Returns true for an established one.
+    /// Looks at a name, once in [`TENANT_SAMPLE`](plimsoll_core::law::parameters::TENANT_SAMPLE). Returns true for an established one.
     pub(crate) fn look(&mut self, now: MonoTime, class: KeyId, id: KeyId) -> bool {
-        let Self { parameters, names, classes } = self;
+        let Self { report_interval, names, classes } = self;
         let Some((class, name)) = known(classes, names, class, id) else { return false };
         let before = name.standing();
-        name.look(now, parameters);
+        name.look(now, *report_interval);
         class.follow(before, name.standing(), name.latest());
-        if name.is_due(parameters) && class.growth.take() {
+        if name.is_due() && class.growth.take() {
             class.establish(name);
         }
         name.standing().established
@@ -125,9 +124,8 @@ impl Tails {
 
     /// Fades all traffic. Linear in the classes with names.
     pub(crate) fn on_time(&mut self, elapsed: Duration) {
-        let parameters = &self.parameters;
         for class in self.classes.iter_mut().flatten() {
-            class.on_time(elapsed, parameters);
+            class.on_time(elapsed);
         }
     }
 
@@ -148,7 +146,7 @@ impl Tails {
     /// The demand of a class; `None` before its first request.
     pub(crate) fn tail(&self, now: MonoTime, class: KeyId) -> Option<Tail> {
         let class = self.class(class)?;
-        Some(class.tail(now, class.is_surging(&self.parameters), &self.parameters))
+        Some(class.tail(now, class.is_surging(), self.report_interval))
     }
 
     /// The demands of the classes that cut names, by line.
@@ -184,8 +182,8 @@ impl Tails {
         let Some(class) = self.classes.get_mut(class.index()).and_then(Option::as_mut) else {
             return (all(ratio), ratio);
         };
-        let is_surging = class.is_surging(&self.parameters);
-        let tail = class.tail(now, is_surging, &self.parameters);
+        let is_surging = class.is_surging();
+        let tail = class.tail(now, is_surging, self.report_interval);
         class.ratio = ratio;
         class.is_cut = ratio > DropRatio::NONE || tail.within(spread.tenant_limit) < tail.offered();
         // Before the traffic of a class is known, all of it has one ratio.
@@ -194,7 +192,7 @@ impl Tails {
             return (if ratio == DropRatio::ALL { nothing } else { all(ratio) }, ratio);
         }
         let cut = tail.cut(1.0 - ratio.as_f64(), spread);
-        let (established, new) = class.parts(now, &tail, cut, is_surging, &self.parameters);
+        let (established, new) = class.parts(now, &tail, cut, is_surging);
         let refused = |passes| {
             let (all, passes) = (Rate::computed(1.0), Rate::computed(passes));
             all.zip(passes).map_or(ratio, |(all, passes)| DropRatio::of_excess(all, passes))

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use plimsoll_core::directive::Directives;
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::parameters;
 use plimsoll_core::quantity::MonoTime;
 
 /// Unconfirmed reports whose times are remembered one by one. At ten a second, as below another aggregator,
@@ -71,9 +71,9 @@ impl Freshness {
     /// Returns true while a controller leads: it has confirmed a report that was sent recently. A
     /// confirmation takes longer through other aggregators. A parent that sends messages without receiving
     /// reports confirms nothing.
-    pub(crate) fn is_led(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        let more = parameters.controller_silent_more.saturating_mul(self.hops);
-        let silent_after = parameters.controller_silent.saturating_add(more);
+    pub(crate) fn is_led(&self, now: MonoTime) -> bool {
+        let more = parameters::CONTROLLER_SILENT_MORE.saturating_mul(self.hops);
+        let silent_after = parameters::CONTROLLER_SILENT.saturating_add(more);
         self.confirmed.is_some_and(|(sent, _)| now.since(sent) <= silent_after)
     }
 
@@ -104,16 +104,16 @@ mod tests {
     #[test]
     fn controller_leads_while_it_confirms_recent_reports() {
         let mut freshness = Freshness::default();
-        assert!(!freshness.is_led(at(0), &Parameters::default()));
+        assert!(!freshness.is_led(at(0)));
         freshness.on_report(at(0), 1);
         freshness.on_report(at(500), 2);
-        assert!(!freshness.is_led(at(500), &Parameters::default()), "a sent report is not a confirmed one");
+        assert!(!freshness.is_led(at(500)), "a sent report is not a confirmed one");
         freshness.on_message(at(1_900), &confirms(1, None));
-        assert!(freshness.is_led(at(2_000), &Parameters::default()));
-        assert!(!freshness.is_led(at(2_001), &Parameters::default()));
+        assert!(freshness.is_led(at(2_000)));
+        assert!(!freshness.is_led(at(2_001)));
         freshness.on_message(at(2_400), &confirms(2, None));
-        assert!(freshness.is_led(at(2_500), &Parameters::default()));
-        assert!(!freshness.is_led(at(2_501), &Parameters::default()));
+        assert!(freshness.is_led(at(2_500)));
+        assert!(!freshness.is_led(at(2_501)));
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         freshness.on_report(at(0), 1);
         for ms in (100..10_000).step_by(100) {
             freshness.on_message(at(ms), &confirms(1, Some(Duration::ZERO)));
-            assert_eq!(freshness.is_led(at(ms), &Parameters::default()), ms <= 2_000, "{ms}");
+            assert_eq!(freshness.is_led(at(ms)), ms <= 2_000, "{ms}");
             assert_eq!(freshness.age(at(ms)), Some(at(ms).since(at(100))), "{ms}");
         }
     }
@@ -133,13 +133,13 @@ mod tests {
             let mut freshness = Freshness::default();
             freshness.on_report(at(0), 1);
             freshness.on_message(at(100), &Directives { above, ..confirms(1, None) });
-            assert!(freshness.is_led(at(silent_after), &Parameters::default()), "{above}");
-            assert!(!freshness.is_led(at(silent_after + 1), &Parameters::default()), "{above}");
+            assert!(freshness.is_led(at(silent_after)), "{above}");
+            assert!(!freshness.is_led(at(silent_after + 1)), "{above}");
         }
         let mut freshness = Freshness::default();
         freshness.on_report(at(0), 1);
         freshness.on_message(at(0), &Directives { above: u32::MAX, ..confirms(1, None) });
-        assert!(freshness.is_led(at(u64::from(u32::MAX)), &Parameters::default()), "no number is too large");
+        assert!(freshness.is_led(at(u64::from(u32::MAX))), "no number is too large");
     }
 
     #[test]
@@ -174,12 +174,12 @@ mod tests {
         freshness.on_message(at(100), &confirms(7, None));
         freshness.on_report(at(500), 8);
         freshness.open();
-        assert!(freshness.is_led(at(2_000), &Parameters::default()), "a short break is no silence");
+        assert!(freshness.is_led(at(2_000)), "a short break is no silence");
         freshness.on_report(at(1_000), 1);
         freshness.on_message(at(1_100), &confirms(0, None));
-        assert!(!freshness.is_led(at(2_100), &Parameters::default()), "nothing of this stream is confirmed");
+        assert!(!freshness.is_led(at(2_100)), "nothing of this stream is confirmed");
         freshness.on_message(at(2_200), &confirms(1, None));
-        assert!(freshness.is_led(at(3_000), &Parameters::default()));
+        assert!(freshness.is_led(at(3_000)));
     }
 
     /// A parent that confirms nothing for long costs no memory, and a later confirmation is never taken for
@@ -190,11 +190,8 @@ mod tests {
         (1..=200).for_each(|seq| freshness.on_report(at(seq * 100), seq));
         assert_eq!(freshness.sent.len(), SENT_MAX);
         freshness.on_message(at(20_000), &confirms(199, None));
-        assert!(
-            !freshness.is_led(at(20_000), &Parameters::default()),
-            "report 63, the last one remembered, is old"
-        );
+        assert!(!freshness.is_led(at(20_000)), "report 63, the last one remembered, is old");
         freshness.on_message(at(20_001), &confirms(200, None));
-        assert!(freshness.is_led(at(20_001), &Parameters::default()));
+        assert!(freshness.is_led(at(20_001)));
     }
 }

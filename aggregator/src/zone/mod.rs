@@ -71,7 +71,7 @@ impl Zone {
             board: Board::default(),
             keys: KeyCounts::new(identity.instance.0, &bounds),
             buffer: EntryBuffer::default(),
-            fast_loop: FastLoop::new(parameters),
+            fast_loop: FastLoop::new(parameters.report_interval),
             schedule: Schedule::new(&parameters),
             warmup: Warmup::default(),
             downstream: Downstream::new(identity.instance, &bounds),
@@ -86,11 +86,11 @@ impl Zone {
         }
     }
 
-    /// Advances the zone; to be called about every [period of the fast loop](Parameters::fast_period).
+    /// Advances the zone; to be called about every [period of the fast loop](plimsoll_core::law::parameters::FAST_PERIOD).
     /// Returns true if streams of children have to be woken.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.downstream.prune(now);
-        let have_shown = self.downstream.aggregators.have_shown(now, &self.parameters);
+        let have_shown = self.downstream.aggregators.have_shown(now);
         if self.kills.on_tick(now) {
             self.on_kill_change(now);
         }
@@ -174,7 +174,7 @@ impl Zone {
     }
 
     fn is_led(&self, now: MonoTime) -> bool {
-        self.upstream.freshness.is_led(now, &self.parameters)
+        self.upstream.freshness.is_led(now)
     }
 
     /// The parts of limits that this zone holds, from whichever controller.

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use serde::Serialize;
@@ -207,7 +207,7 @@ async fn open_streams(
 
 /// Ticks a client. Never ends.
 async fn tick(client: Shared<Client>) {
-    let mut ticks = interval(Parameters::default().refill);
+    let mut ticks = interval(parameters::REFILL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

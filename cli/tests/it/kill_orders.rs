@@ -178,8 +178,7 @@ fn clients_that_are_killed_locally_are_shown_at_every_tier() {
     let line = "killed locally: 4 clients of the fleet, by a kill file; they refuse nothing";
     assert!(rollout().contains(line), "{}", rollout());
     let output = kill(&["status", "--controller", &controller]);
-    let line =
-        "killed locally: 4 clients, by a kill file; `/status` of an aggregator lists them";
+    let line = "killed locally: 4 clients, by a kill file; `/status` of an aggregator lists them";
     assert!(output.contains(line), "{output}");
     fs::remove_file(&file).unwrap();
     until("the controller to learn that none is", || (of_fleet()? == 0).then_some(()));

@@ -287,7 +287,9 @@ impl LimiterBuilder {
             return Err(BuildError::Variable {
                 name: "PLIMSOLL_KILL",
                 value: value.to_string_lossy().into_owned(),
-                cause: "unset it, and create the kill file to stop refusals (PLIMSOLL_KILL_FILE, --kill-file)".to_owned(),
+                cause:
+                    "unset it, and create the kill file to stop refusals (PLIMSOLL_KILL_FILE, --kill-file)"
+                        .to_owned(),
             });
         }
         let table = Arc::new(table);

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::exchange::other_controllers::Sighting;
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::parameters;
 use plimsoll_proto::driver::child;
 use plimsoll_proto::shared::Shared;
 use plimsoll_proto::transport::{Dial, InvalidEndpoint, Security};
@@ -162,7 +162,7 @@ pub(crate) fn dial(endpoint: &str, security: &Security) -> Result<Dial, InvalidE
 
 /// Ticks the subscription, whether there is a stream or not. Never ends.
 async fn tick(subscription: &Shared<Subscription>) {
-    let mut ticks = interval(Parameters::default().refill);
+    let mut ticks = interval(parameters::REFILL);
     // A refill covers the time since the last one, so a missed tick needs no catching up.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

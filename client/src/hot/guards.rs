@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::ZonePool;
-use plimsoll_core::law::{Guard, Parameters, ZoneGuard, client_rate};
+use plimsoll_core::law::{Guard, ZoneGuard, client_rate, parameters};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::Counts;
@@ -20,7 +20,6 @@ const STALE_AFTER: u32 = 5;
 /// Every guard and pool that is set, and the load offered to this client.
 #[derive(Debug, Default)]
 pub(crate) struct Guards {
-    parameters: Parameters,
     /// By the id of their tokens in the table.
     set: BTreeMap<u32, Set>,
     /// By key.
@@ -85,20 +84,20 @@ struct Load {
 
 impl Load {
     /// Ends a measurement over `span`.
-    fn measure(&mut self, span: Option<Duration>, parameters: &Parameters) {
+    fn measure(&mut self, span: Option<Duration>) {
         let fresh = std::mem::take(&mut self.fresh);
         let measured = span.and_then(|span| Some((Rate::over(fresh, span)?, span)));
-        self.rate = measured.map(|(rate, span)| client_rate(self.rate, rate, span, parameters));
+        self.rate = measured.map(|(rate, span)| client_rate(self.rate, rate, span));
     }
 }
 
 impl Offered {
     /// Measures the part of established names: slowly, so that a flood of other names does not displace them.
-    fn measure_established(&mut self, span: Duration, parameters: &Parameters) {
+    fn measure_established(&mut self, span: Duration) {
         let (established, all) = (std::mem::take(&mut self.established), self.directive.fresh);
         if all > 0 {
             let part = established as f64 / all as f64;
-            let kept = (-span.as_secs_f64() / parameters.guard_reserve_memory.as_secs_f64()).exp();
+            let kept = (-span.as_secs_f64() / parameters::GUARD_RESERVE_MEMORY.as_secs_f64()).exp();
             self.established_part = kept * self.established_part + (1.0 - kept) * part;
         }
     }
@@ -135,15 +134,15 @@ impl Guards {
     pub(crate) fn grant(&mut self, table: &Table, bucket: u32, tokens: Tokens) {
         let id = table.headroom(bucket);
         let Some(set) = self.set.get_mut(&id) else { return };
-        let most = Tokens::new(self.parameters.grant_depth_requests);
-        set.granted = (tokens.min(most), self.parameters.grant_lapse);
-        set.refill(table, id, Duration::ZERO, &self.parameters);
+        let most = Tokens::new(parameters::GRANT_DEPTH_REQUESTS);
+        set.granted = (tokens.min(most), parameters::GRANT_LAPSE);
+        set.refill(table, id, Duration::ZERO);
         table.refill();
     }
 
     fn put(&mut self, table: &Table, id: u32, of_zone: OfZone) {
         let group = self.set.get(&id).map_or(0.0, |set| set.group);
-        let part = of_zone.part(table, (id, group), &self.offered, &self.parameters);
+        let part = of_zone.part(table, (id, group), &self.offered);
         match self.set.entry(id) {
             Entry::Occupied(mut held) => {
                 let held = held.get_mut();
@@ -151,7 +150,7 @@ impl Guards {
                 let before = std::mem::replace(&mut held.part, part);
                 // A larger depth fills with time; a smaller one applies at once.
                 if part.depth < before.depth {
-                    held.refill(table, id, Duration::ZERO, &self.parameters);
+                    held.refill(table, id, Duration::ZERO);
                     table.refill();
                 }
             }
@@ -214,17 +213,17 @@ impl Guards {
         for (place, offered) in places.iter().zip(&mut self.offered) {
             let is_class = place.key == place.default_key;
             if is_class {
-                offered.measure_established(span.unwrap_or_default(), &self.parameters);
-                offered.bucket.measure(span, &self.parameters);
+                offered.measure_established(span.unwrap_or_default());
+                offered.bucket.measure(span);
             }
             // A guard reads the load of its directive: that of a class from its beginning.
             let is_read = is_class || self.set.contains_key(&place.key);
-            offered.directive.measure(span.filter(|_| is_read), &self.parameters);
+            offered.directive.measure(span.filter(|_| is_read));
         }
         for (id, set) in &mut self.set {
             set.measured = set.measured.saturating_add(1);
             if set.measured >= STALE_AFTER {
-                set.part = set.of_zone.part(table, (*id, set.group), &self.offered, &self.parameters);
+                set.part = set.of_zone.part(table, (*id, set.group), &self.offered);
             }
         }
     }
@@ -235,8 +234,8 @@ impl Guards {
         self.refilled = Some(now);
         for (id, set) in &mut self.set {
             let part = self.offered.get(*id as usize).map_or(0.0, |offered| offered.established_part);
-            table.keep(*id, Tokens::new(self.parameters.guard_reserve * part * set.part.depth.as_f64()));
-            set.refill(table, *id, elapsed, &self.parameters);
+            table.keep(*id, Tokens::new(parameters::GUARD_RESERVE * part * set.part.depth.as_f64()));
+            set.refill(table, *id, elapsed);
         }
         table.refill();
     }
@@ -244,26 +243,18 @@ impl Guards {
 
 impl OfZone {
     /// Returns this client's part, by its load and its largest group.
-    fn part(
-        &self,
-        table: &Table,
-        (id, group): (u32, f64),
-        offered: &[Offered],
-        parameters: &Parameters,
-    ) -> Guard {
+    fn part(&self, table: &Table, (id, group): (u32, f64), offered: &[Offered]) -> Guard {
         let load = |key: u32| offered.get(key as usize);
         match *self {
-            Self::Guard(zone) => {
-                Guard::part_of(&zone, load(id).and_then(|load| load.directive.rate), parameters)
-            }
+            Self::Guard(zone) => Guard::part_of(&zone, load(id).and_then(|load| load.directive.rate)),
             Self::Pool(bucket, zone, clients, limit) => {
                 let own = table.default_key(bucket).and_then(load).and_then(|load| load.bucket.rate);
-                let group = Guard::depth_of_group(group, limit, parameters);
-                Guard::pool(&zone, own, clients, group, parameters)
+                let group = Guard::depth_of_group(group, limit);
+                Guard::pool(&zone, own, clients, group)
             }
             Self::Nothing(rate) => {
                 let alone = ZoneGuard { limit: Limit::PerSecond(rate), rate, offered: None, clients: 1 };
-                Guard::part_of(&alone, Some(Rate::ZERO), parameters)
+                Guard::part_of(&alone, Some(Rate::ZERO))
             }
         }
     }
@@ -274,12 +265,12 @@ impl Set {
     ///
     /// Where the refill is late, the process was paused, and the requests of that time arrive at once now. So what
     /// exceeds the depth lapses only after as long a time again. No more passes than with refills in time.
-    fn refill(&mut self, table: &Table, id: u32, elapsed: Duration, parameters: &Parameters) {
+    fn refill(&mut self, table: &Table, id: u32, elapsed: Duration) {
         let used = table.counters.used(id);
         let fresh = used.wrapping_sub(self.used);
         self.debt += u64::from(fresh);
         self.used = used;
-        let late = elapsed.saturating_sub(parameters.refill).min(parameters.pause_max);
+        let late = elapsed.saturating_sub(parameters::REFILL).min(parameters::PAUSE_MAX);
         let depth = self.part.depth;
         let deeper = depth.plus(Tokens::new(self.part.rate.per_second() * late.as_secs_f64()));
         self.tokens = self.tokens.pay(&mut self.debt).refilled(self.part.rate, elapsed, deeper);
@@ -294,7 +285,7 @@ impl Set {
         let mut debt = self.debt;
         let free = self.tokens.plus(self.granted.0).pay(&mut debt);
         let missed = table.fill(id, free, depth);
-        let kept = 1.0 - elapsed.as_secs_f64() / parameters.pool_group_fade.as_secs_f64();
+        let kept = 1.0 - elapsed.as_secs_f64() / parameters::POOL_GROUP_FADE.as_secs_f64();
         self.group = (self.group * kept.max(0.0)).max(f64::from(fresh) + f64::from(missed));
     }
 }

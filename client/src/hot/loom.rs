@@ -117,9 +117,8 @@ fn headroom_that_is_lost_gives_no_token_after_the_refill() {
 fn coherent_coin_never_draws_without_a_key() {
     model(|| {
         let shared = Arc::new((AtomicU64::new(0), SharedKey::default()));
-        let half = DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap())
-            .enforced(true)
-            .independent(true);
+        let half =
+            DirectiveWord::new(DropRatio::new(DropRatio::ONE / 2).unwrap()).enforced(true).independent(true);
         let reader = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {

@@ -189,8 +189,7 @@ fn aggregators(page: &mut Page, status: &Status) {
     let help = "1 for an aggregator that went silent until its share was released: until it returns, is forgotten, or has been \
         gone for 7 days.";
     gauge("plimsoll_aggregator_expired", help, |a| flag(a.expired));
-    let help =
-        "Connected clients below the aggregator that a kill file stops from refusing.";
+    let help = "Connected clients below the aggregator that a kill file stops from refusing.";
     gauge("plimsoll_clients_killed_locally", help, |a| f64::from(a.killed_locally));
     let help = "1 while two processes with this zone and name replace each other.";
     gauge("plimsoll_aggregator_name_conflict", help, |a| flag(a.name_conflict));

@@ -204,7 +204,7 @@ impl Aggregator {
             *rate = if gap >= parameters.silent_after() {
                 count / span.as_secs_f64()
             } else {
-                smoothed(*rate, count, span, parameters)
+                smoothed(*rate, count, span)
             };
         }
     }

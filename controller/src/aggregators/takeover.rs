@@ -1,7 +1,7 @@
 //! The takeover by a controller that has just started: zones live on their holds until enough of their
 //! traffic is known to send them rates.
 
-use plimsoll_core::law::Parameters;
+use plimsoll_core::law::{Parameters, parameters};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 
@@ -28,8 +28,8 @@ impl Takeover {
     }
 
     /// Returns true once every aggregator that reported before the start has had time to come back.
-    pub(crate) fn has_waited(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        now.since(self.started_at) >= parameters.holds_kept
+    pub(crate) fn has_waited(&self, now: MonoTime) -> bool {
+        now.since(self.started_at) >= parameters::HOLDS_KEPT
     }
 
     /// Chooses the aggregators that are sent rates from now on.
@@ -38,9 +38,9 @@ impl Takeover {
     /// `start_wait` after the start. Afterwards an aggregator that comes with a hold stays on it until it has
     /// shown its traffic, and one that comes without any hold is sent rates at once.
     pub(crate) fn on_tick(&mut self, now: MonoTime, aggregators: &mut Aggregators, parameters: &Parameters) {
-        let waited = now.since(self.started_at) >= parameters.start_wait;
+        let waited = now.since(self.started_at) >= parameters::START_WAIT;
         let has_shown = |aggregator: &Aggregator| {
-            aggregator.rated_reports > 0 || now.since(aggregator.greeted_at) >= parameters.start_wait
+            aggregator.rated_reports > 0 || now.since(aggregator.greeted_at) >= parameters::START_WAIT
         };
         if !self.leading {
             let connected = aggregators.iter().filter(|(_, aggregator)| !aggregator.is_silent(parameters));
@@ -56,14 +56,14 @@ impl Takeover {
     /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of
     /// it, and shrinks to nothing, because some of these zones may never come back. Nothing is reserved once
     /// `all_served` of the aggregators that are known: one that came without a hold has restarted.
-    pub(crate) fn reserved_share(&mut self, now: MonoTime, all_served: bool, parameters: &Parameters) -> f64 {
+    pub(crate) fn reserved_share(&mut self, now: MonoTime, all_served: bool) -> f64 {
         // Later, those that are missing are given up and no longer known.
-        self.is_complete |= self.knows_aggregators && all_served && !self.has_waited(now, parameters);
+        self.is_complete |= self.knows_aggregators && all_served && !self.has_waited(now);
         if self.is_complete {
             return 0.0;
         }
-        let left = parameters.holds_gone.saturating_sub(now.since(self.started_at));
-        (left.as_secs_f64() / (parameters.holds_gone - parameters.holds_kept).as_secs_f64()).min(1.0)
+        let left = parameters::HOLDS_GONE.saturating_sub(now.since(self.started_at));
+        (left.as_secs_f64() / (parameters::HOLDS_GONE - parameters::HOLDS_KEPT).as_secs_f64()).min(1.0)
     }
 
     /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the reserved share
@@ -139,7 +139,7 @@ mod tests {
 
         fn divisible(&mut self, s: f64) -> f64 {
             let bucket = Bucket::new("api").unwrap();
-            let reserved_share = self.takeover.reserved_share(at(s), true, &Parameters::default());
+            let reserved_share = self.takeover.reserved_share(at(s), true);
             Takeover::divisible(&bucket, 900.0, &self.aggregators, 0, reserved_share)
         }
     }

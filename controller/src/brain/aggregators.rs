@@ -60,7 +60,7 @@ impl Brain {
         self.pending_saves.note_wanted(!expired.is_empty());
         let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
         let mut gone = Vec::new();
-        if !kept && self.takeover.has_waited(self.progress.now(), &self.parameters) {
+        if !kept && self.takeover.has_waited(self.progress.now()) {
             let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
             gone.extend(missing.cloned());
         }

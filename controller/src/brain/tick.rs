@@ -54,7 +54,7 @@ impl Brain {
         let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
         let is_served = |place: &Place| self.aggregators.get(place).is_some_and(|it| it.served);
         let all_served = self.durable.children.iter().all(is_served);
-        let reserved_share = self.takeover.reserved_share(self.progress.now(), all_served, &self.parameters);
+        let reserved_share = self.takeover.reserved_share(self.progress.now(), all_served);
         let is_judged = tick.leading
             && !any_missing
             && tick.aggregators.iter().all(|(_, it)| it.served && !it.is_silent(tick.parameters));

@@ -210,8 +210,7 @@ impl BucketState {
             // Without any active tenant the whole limit would be the fair part of this one.
             let fair = if active > 0.0 { tenant.weight.get() * limit / active } else { limit };
             let burst = self.bursts.entry(entry.name.clone()).or_default();
-            share.weight = weight
-                * burst.on_tick(tick.since_last.as_secs_f64(), fair, *passed, multiplier, tick.parameters);
+            share.weight = weight * burst.on_tick(tick.since_last.as_secs_f64(), fair, *passed, multiplier);
         }
     }
 
@@ -292,10 +291,10 @@ impl BucketState {
                 .iter()
                 .zip(rates)
                 .enumerate()
-                .map(|(at, (whole, rate))| whole.part(child, *rate, share_of(at), parameters)),
+                .map(|(at, (whole, rate))| whole.part(child, *rate, share_of(at))),
         );
         let offered: f64 = scratch.sent.iter().map(|whole| whole.offered).sum();
-        let of_headroom = child.headroom_part(offered, rates.iter().sum(), parameters);
+        let of_headroom = child.headroom_part(offered, rates.iter().sum());
         zone.headroom = Some(match scratch.division.headroom() {
             None => Headroom::None,
             Some(headroom) => Headroom::Shared(Rate::computed(headroom * of_headroom).unwrap_or_default()),
@@ -305,8 +304,7 @@ impl BucketState {
         }
         let headroom = scratch.holding.headroom();
         let held = scratch.held.iter().zip(rates);
-        let of_keys: f64 =
-            held.map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none(), parameters)).sum();
+        let of_keys: f64 = held.map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none())).sum();
         zone.hold = Some(of_keys + headroom.unwrap_or_default() * of_headroom);
     }
 }

@@ -1,6 +1,6 @@
 //! Burst credit: a tenant that stayed below its share may go above it for a while.
 
-use super::Parameters;
+use super::parameters;
 
 /// The burst credit of one tenant, in requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -12,15 +12,8 @@ impl Burst {
     /// Accounts for `dt` seconds in which `passed` requests of the tenant went through at a share of `share`
     /// requests/s, and returns the factor on its weight: 1 to `multiplier`. A full credit pays for
     /// `burst_time` at the full multiplier; the factor fades over the last `burst_fade` of the credit.
-    pub fn on_tick(
-        &mut self,
-        dt: f64,
-        share: f64,
-        passed: f64,
-        multiplier: f64,
-        parameters: &Parameters,
-    ) -> f64 {
-        let most = (multiplier - 1.0) * share * parameters.burst_time.as_secs_f64();
+    pub fn on_tick(&mut self, dt: f64, share: f64, passed: f64, multiplier: f64) -> f64 {
+        let most = (multiplier - 1.0) * share * parameters::BURST_TIME.as_secs_f64();
         if !(most.is_finite() && most > 0.0) {
             self.credit = 0.0;
             return 1.0;
@@ -29,7 +22,7 @@ impl Burst {
         if earned.is_finite() {
             self.credit = (self.credit + earned).clamp(0.0, most);
         }
-        1.0 + (multiplier - 1.0) * (self.credit / (parameters.burst_fade * most)).min(1.0)
+        1.0 + (multiplier - 1.0) * (self.credit / (parameters::BURST_FADE * most)).min(1.0)
     }
 }
 
@@ -39,27 +32,25 @@ mod tests {
 
     #[test]
     fn credit_is_saved_below_the_share_and_spent_above_it() {
-        let parameters = Parameters::default();
         let mut burst = Burst::default();
         // The credit is empty at the start; an idle tenant with a share of 100/s saves 200 requests in two
         // seconds.
-        assert_eq!(burst.on_tick(0.0, 100.0, 0.0, 2.0, &parameters), 1.0);
-        assert_eq!(burst.on_tick(2.0, 100.0, 0.0, 2.0, &parameters), 2.0);
-        assert_eq!(burst.on_tick(60.0, 100.0, 0.0, 2.0, &parameters), 2.0);
+        assert_eq!(burst.on_tick(0.0, 100.0, 0.0, 2.0), 1.0);
+        assert_eq!(burst.on_tick(2.0, 100.0, 0.0, 2.0), 2.0);
+        assert_eq!(burst.on_tick(60.0, 100.0, 0.0, 2.0), 2.0);
         // At twice the share it lasts two seconds, and fades out over the last fifth of the credit.
         for (passed, credit, boost) in
             [(200.0, 100.0, 2.0), (150.0, 50.0, 2.0), (130.0, 20.0, 1.5), (200.0, 0.0, 1.0)]
         {
-            assert_eq!(burst.on_tick(1.0, 100.0, passed, 2.0, &parameters), boost);
+            assert_eq!(burst.on_tick(1.0, 100.0, passed, 2.0), boost);
             assert_eq!(burst.credit, credit);
         }
     }
 
     #[test]
     fn the_factor_is_1_without_a_multiplier_or_a_share() {
-        let parameters = Parameters::default();
         for (share, multiplier) in [(100.0, 1.0), (0.0, 3.0), (f64::NAN, 3.0), (100.0, f64::NAN)] {
-            assert_eq!(Burst::default().on_tick(10.0, share, 0.0, multiplier, &parameters), 1.0);
+            assert_eq!(Burst::default().on_tick(10.0, share, 0.0, multiplier), 1.0);
         }
     }
 }

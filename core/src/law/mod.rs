@@ -15,7 +15,7 @@ pub mod fairness;
 mod fast_loop;
 mod guard;
 mod headroom;
-mod parameters;
+pub mod parameters;
 mod smoothing;
 pub mod tail;
 mod weight;

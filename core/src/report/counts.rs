@@ -21,18 +21,44 @@ pub struct Counts {
     pub quota_repeated: u64,
 }
 
+/// The number of counts of a key.
+pub const COLUMNS: usize = 8;
+
 impl Counts {
     /// No requests.
-    pub const ZERO: Self = Self {
-        offered: 0,
-        dropped: 0,
-        guard_dropped: 0,
-        would_dropped: 0,
-        would_guard_dropped: 0,
-        quota_dropped: 0,
-        would_quota_dropped: 0,
-        quota_repeated: 0,
-    };
+    pub const ZERO: Self = Self::of_columns([0; COLUMNS]);
+
+    /// Returns the counts in the order of their declaration.
+    #[inline]
+    pub const fn columns(self) -> [u64; COLUMNS] {
+        [
+            self.offered,
+            self.dropped,
+            self.guard_dropped,
+            self.would_dropped,
+            self.would_guard_dropped,
+            self.quota_dropped,
+            self.would_quota_dropped,
+            self.quota_repeated,
+        ]
+    }
+
+    /// Builds counts from their [columns](Self::columns).
+    #[inline]
+    pub const fn of_columns(columns: [u64; COLUMNS]) -> Self {
+        let [offered, dropped, guard_dropped, would_dropped, would_guard_dropped, quotas @ ..] = columns;
+        let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
+        Self {
+            offered,
+            dropped,
+            guard_dropped,
+            would_dropped,
+            would_guard_dropped,
+            quota_dropped,
+            would_quota_dropped,
+            quota_repeated,
+        }
+    }
 
     /// Requests that came, with those refused before they were offered. Fits into 64 bits if the counts are consistent.
     pub const fn asked(self) -> u64 {
@@ -88,15 +114,8 @@ impl Counts {
 
     /// Returns true if every column is at or above that of `other`.
     #[inline]
-    pub const fn covers(self, other: Self) -> bool {
-        self.offered >= other.offered
-            && self.dropped >= other.dropped
-            && self.guard_dropped >= other.guard_dropped
-            && self.would_dropped >= other.would_dropped
-            && self.would_guard_dropped >= other.would_guard_dropped
-            && self.quota_dropped >= other.quota_dropped
-            && self.would_quota_dropped >= other.would_quota_dropped
-            && self.quota_repeated >= other.quota_repeated
+    pub fn covers(self, other: Self) -> bool {
+        self.columns().iter().zip(other.columns()).all(|(count, other)| *count >= other)
     }
 
     /// The join of two states of one cumulative count, the larger of each column: associative, commutative, idempotent.
@@ -121,21 +140,13 @@ impl Counts {
     }
 
     pub(super) fn map(self, f: impl Fn(u64) -> u64) -> Self {
-        self.zip(Self::ZERO, |count, _| f(count))
+        Self::of_columns(self.columns().map(f))
     }
 
     #[inline]
     fn zip(self, other: Self, f: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            offered: f(self.offered, other.offered),
-            dropped: f(self.dropped, other.dropped),
-            guard_dropped: f(self.guard_dropped, other.guard_dropped),
-            would_dropped: f(self.would_dropped, other.would_dropped),
-            would_guard_dropped: f(self.would_guard_dropped, other.would_guard_dropped),
-            quota_dropped: f(self.quota_dropped, other.quota_dropped),
-            would_quota_dropped: f(self.would_quota_dropped, other.would_quota_dropped),
-            quota_repeated: f(self.quota_repeated, other.quota_repeated),
-        }
+        let (own, others) = (self.columns(), other.columns());
+        Self::of_columns(std::array::from_fn(|at| f(own[at], others[at])))
     }
 }
 
@@ -168,7 +179,7 @@ impl Tally {
 
     /// Returns true if both parts are at or above those of `other`.
     #[inline]
-    pub const fn covers(self, other: Self) -> bool {
+    pub fn covers(self, other: Self) -> bool {
         self.counts.covers(other.counts) && self.late.covers(other.late)
     }
 

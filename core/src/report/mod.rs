@@ -16,7 +16,7 @@ mod weighing;
 
 pub use allowance::{CLIENTS_MAX, DECISIONS_PER_S_MAX};
 pub use books::Books;
-pub use counts::{Counts, Tally};
+pub use counts::{COLUMNS, Counts, Tally};
 pub use evidence::{Batches, COHORTS_MAX, CohortKey, Evidence, Outcomes, Side};
 pub use identity::{Identity, InstanceId, Role};
 pub use ingest::{Entered, Entry, Ledger, New, Origin};

@@ -58,17 +58,8 @@ impl Fields {
 
     /// The settings of a bucket or pattern that is covered by `entry`.
     pub(super) fn of_bucket(bucket: &BucketPolicy, entry: &str) -> Self {
-        let BucketPolicy {
-            source,
-            tenant_limit,
-            burst,
-            release,
-            coin,
-            candidate,
-            mode,
-            quotas,
-            rollout,
-        } = bucket;
+        let BucketPolicy { source, tenant_limit, burst, release, coin, candidate, mode, quotas, rollout } =
+            bucket;
         let mut fields = Self::default();
         fields.add(ENTRY, entry);
         fields.add_source(source);

@@ -108,7 +108,9 @@ impl Floor {
         let sum = self.rps * self.tenants as f64;
         let exact = buckets.exact.iter().map(|(name, bucket)| (name.to_string(), bucket));
         let patterns = buckets.patterns.iter().map(|(pattern, bucket)| (pattern.to_string(), bucket));
-        let limits = exact.chain(patterns).filter_map(|(name, bucket)| Some((name, bucket.highest_limit()?.per_second())));
+        let limits = exact
+            .chain(patterns)
+            .filter_map(|(name, bucket)| Some((name, bucket.highest_limit()?.per_second())));
         let mut below: Vec<(String, f64)> =
             limits.filter(|(_, limit)| *limit > 0.0 && *limit < sum).collect();
         below.sort_by(|(_, one), (_, other)| one.total_cmp(other));

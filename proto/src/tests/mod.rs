@@ -13,8 +13,8 @@ use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader,
-    PoolDepth, Terms, Values, ZonePool,
+    BucketDirective, Directives, Entitlement, Epoch, GRANTS_MAX, Headroom, KeyDirective, Leader, PoolDepth,
+    Terms, Values, ZonePool,
 };
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::{Drill, SPREAD_STEPS_MAX, SPREAD_ZONES_MAX, Spread};
@@ -27,8 +27,8 @@ use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::{
-    Batches, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Report,
-    ReportedMode, Role, Side, Tallies, Tally,
+    Batches, COLUMNS, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes,
+    Report, ReportedMode, Role, Side, Tallies, Tally,
 };
 use plimsoll_core::rollout::{Cohort, Percent};
 use plimsoll_core::stats::{BINS, Bin, Histogram};

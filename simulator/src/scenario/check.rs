@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::Mode;
-use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
 
@@ -143,7 +142,6 @@ pub(crate) fn scenario(
         upper,
         clients,
         network: spec.network,
-        law: Parameters::default(),
         policy,
         buckets,
         traffic,

@@ -50,7 +50,6 @@ pub struct Scenario {
     pub(crate) report: Duration,
     pub(crate) tick: Duration,
     pub(crate) network: Network,
-    pub(crate) law: Parameters,
     pub(crate) policy: Arc<Policy>,
     pub(crate) buckets: Vec<TargetBucket>,
     pub(crate) traffic: Vec<Traffic>,
@@ -215,13 +214,6 @@ impl Scenario {
         self
     }
 
-    /// Returns the scenario under another law; its tick and its interval of reports remain the scenario's.
-    #[must_use]
-    pub fn with_law(mut self, law: Parameters) -> Self {
-        self.law = law;
-        self
-    }
-
     /// The name, for a variant `scenario/variant`.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -285,7 +277,7 @@ impl Scenario {
 
     /// The parameters of the law.
     pub(crate) fn parameters(&self) -> Parameters {
-        Parameters { tick: self.tick, report_interval: self.report, ..self.law }
+        Parameters { tick: self.tick, report_interval: self.report, ..Parameters::default() }
     }
 
     /// The span over which figures are taken, in seconds.

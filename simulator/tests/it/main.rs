@@ -21,7 +21,6 @@ mod language;
 #[cfg(test)]
 mod pair;
 #[cfg(test)]
-mod parts_of_the_law;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]

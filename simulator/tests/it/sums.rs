@@ -136,25 +136,14 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// The counts after they grew, made consistent: the interesting reports are those that pass the checks.
 fn grown(held: Tally, step: &Step) -> Tally {
-    let [offered, dropped, guard_dropped, would_dropped, would_guard_dropped, quotas @ ..] = step.grows;
-    let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
-    let mut counts = held.counts.plus(Counts {
-        offered,
-        dropped,
-        guard_dropped,
-        would_dropped,
-        would_guard_dropped,
-        quota_dropped,
-        would_quota_dropped,
-        quota_repeated,
-    });
+    let mut counts = held.counts.plus(Counts::of_columns(step.grows));
     if !counts.is_consistent() {
         let offered = counts.offered;
         let quota_repeated = counts.quota_repeated.min(u64::MAX - offered);
         counts =
             Counts { offered, quota_repeated: quota_repeated.max(held.counts.quota_repeated), ..held.counts };
         let room = counts.passed() - counts.quota_dropped - counts.would_quota_dropped;
-        let column = match (step.late, quota_dropped % 2 == 0) {
+        let column = match (step.late, step.grows[5] % 2 == 0) {
             (true, true) => &mut counts.dropped,
             (true, false) => &mut counts.quota_dropped,
             (false, true) => &mut counts.would_dropped,

@@ -42,7 +42,7 @@ fn tenant_may_use_all_that_the_others_leave_and_no_more() {
         scene.clients[0].offers("acme", acme);
         scene.run(4.0);
         let passing = acme * (1.0 - scene.clients[0].ratio("acme"));
-        let margin = Parameters::default().margin(1_000.0) + 1.0;
+        let margin = plimsoll_core::law::parameters::margin(1_000.0) + 1.0;
         assert!((passes - 1.0..=passes + margin).contains(&passing), "{passing} of {acme}");
         assert_eq!(scene.clients[0].ratio("free"), 0.0, "what it uses nobody else can eat");
     }

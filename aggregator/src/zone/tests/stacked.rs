@@ -401,7 +401,7 @@ proptest! {
         let rates = sum(&|lower| tree.values(lower, "acme").rate.unwrap().per_second());
         let holds = sum(&|lower| tree.hold(lower).unwrap());
         // On hold a zone without excess has a margin for noise, with child aggregators as without.
-        let whole = if away { 900.0 + Parameters::default().margin(900.0) } else { 900.0 };
+        let whole = if away { 900.0 + plimsoll_core::law::parameters::margin(900.0) } else { 900.0 };
         let clients = tree.clients.first().map_or(0.0, |client| client.guard("acme") / 1.5);
         prop_assert!(holds <= 900.0 + 0.01, "holds of {}", holds);
         prop_assert!(rates + clients <= whole + 0.01, "rates of {} and {}", rates, clients);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::decision::Reason;
+use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::Counts;
 use tokio::time::{Instant, sleep};

@@ -236,7 +236,10 @@ impl Publisher {
             (ratio, guard) => {
                 let is_coherent = terms.coin == Coin::Coherent && terms.coherence.is_some();
                 let word = DirectiveWord::new(ratio.unwrap_or_default()).enforced(stance.enforces(tenant));
-                let word = word.guarded(guard.is_some()).independent(terms.coin == Coin::Coherent).coherent(is_coherent);
+                let word = word
+                    .guarded(guard.is_some())
+                    .independent(terms.coin == Coin::Coherent)
+                    .coherent(is_coherent);
                 word.at_tenant_limit(values.at_tenant_limit.unwrap_or_default()).wait(class)
             }
         };

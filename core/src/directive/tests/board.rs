@@ -160,7 +160,7 @@ fn a_change_of_any_term_is_sent() {
         Terms { mode: Mode::Enforce, ..held.clone() },
         Terms { cohort: Cohort { percent: Percent::new(1.0).unwrap(), salt: 0 }, ..held.clone() },
         Terms { cohort: Cohort { salt: 1, ..held.cohort }, ..held.clone() },
-        Terms { coin: Coin::Dithered, ..held.clone() },
+        Terms { coin: Coin::Coherent, ..held.clone() },
         Terms { coherence: Some(salted(1)), ..held.clone() },
         Terms { presences: Some(Presences::ONE), ..held.clone() },
         Terms { hold: Some(rate(41)), ..held.clone() },

@@ -1,7 +1,7 @@
 //! On hold: a zone divides its part of the limit among its own keys while the controller is silent.
 
 use super::{Claimant, Division};
-use crate::law::Parameters;
+use crate::law::parameters;
 
 /// The part of one key in a hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,6 @@ pub fn divide_hold(
     hold: f64,
     presences: f64,
     claimants: &mut [Claimant],
-    parameters: &Parameters,
 ) -> (Vec<HeldPart>, Option<f64>) {
     for claimant in claimants.iter_mut() {
         claimant.tenant_limit /= presences;
@@ -32,7 +31,7 @@ pub fn divide_hold(
     }
     division.divide(hold, hold, claimants);
     let each = claimants.iter().zip(division.allocations()).map(|(claimant, given)| HeldPart {
-        rate: given + if *given >= claimant.offered { parameters.margin(*given) } else { 0.0 },
+        rate: given + if *given >= claimant.offered { parameters::margin(*given) } else { 0.0 },
         at_tenant_limit: claimant.is_stopped(*given),
     });
     (each.collect(), division.headroom())
@@ -48,7 +47,7 @@ mod tests {
 
     fn held(hold: f64, claimants: &[Claimant]) -> (Vec<HeldPart>, Option<f64>) {
         let mut claimants = claimants.to_vec();
-        divide_hold(&mut Division::default(), hold, 3.0, &mut claimants, &Parameters::default())
+        divide_hold(&mut Division::default(), hold, 3.0, &mut claimants)
     }
 
     #[test]

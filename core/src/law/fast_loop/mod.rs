@@ -4,7 +4,7 @@ mod window;
 
 pub use window::{Spread, Window};
 
-use crate::law::Parameters;
+use crate::law::parameters;
 use crate::quantity::{DropRatio, MonoTime, Rate};
 
 /// Returns the drop ratio of a key with an allocation of `allowed` requests/s from the counts of its window.
@@ -17,27 +17,24 @@ pub fn fast_ratio(
     allowed: f64,
     on_hold: bool,
     directed: Option<DropRatio>,
-    parameters: &Parameters,
 ) -> DropRatio {
     let otherwise = directed.unwrap_or(DropRatio::NONE);
     let Some(allowance) = Rate::computed(allowed) else { return otherwise };
     let excess =
         |offered: f64| Rate::computed(offered).map_or(otherwise, |o| DropRatio::of_excess(o, allowance));
     let is_known = window.is_some();
-    let offered = window.map_or((0.0, 0.0), |window| {
-        (window.rate(now, parameters), window.over(parameters.window_few, parameters))
-    });
+    let offered = window.map_or((0.0, 0.0), |window| (window.rate(now), window.over(parameters::WINDOW_FEW)));
     let tells = |offered: f64, span: std::time::Duration| {
-        offered.max(allowed) * span.as_secs_f64() >= parameters.counts_min
+        offered.max(allowed) * span.as_secs_f64() >= parameters::COUNTS_MIN
     };
     let is_clearly_fewer = || {
-        let span = parameters.window.as_secs_f64();
+        let span = parameters::WINDOW.as_secs_f64();
         let counts = offered.0 * span;
         is_known && counts + 2.0 * counts.sqrt() + 2.0 <= allowed * span
     };
-    if tells(offered.0, parameters.window) {
+    if tells(offered.0, parameters::WINDOW) {
         excess(offered.0)
-    } else if on_hold && tells(offered.1, parameters.window_few) {
+    } else if on_hold && tells(offered.1, parameters::WINDOW_FEW) {
         excess(offered.1)
     } else if is_clearly_fewer() {
         DropRatio::NONE
@@ -53,11 +50,10 @@ mod tests {
 
     /// Returns the ratio after four seconds at `rps`.
     fn ratio(rps: f64, allowed: f64, on_hold: bool, directed: Option<DropRatio>) -> f64 {
-        let parameters = Parameters::default();
         let mut window = Window::default();
         let at = |tick: u64| MonoTime::from_elapsed(Duration::from_millis(tick * 100));
-        (0..40).for_each(|tick| window.add(at(tick), rps / 10.0, Duration::from_millis(100), &parameters));
-        fast_ratio(Some(&mut window), at(40), allowed, on_hold, directed, &parameters).as_f64()
+        (0..40).for_each(|tick| window.add(at(tick), rps / 10.0, Duration::from_millis(100)));
+        fast_ratio(Some(&mut window), at(40), allowed, on_hold, directed).as_f64()
     }
 
     #[test]
@@ -83,9 +79,8 @@ mod tests {
 
     #[test]
     fn without_counts_and_directive_nothing_is_refused() {
-        let parameters = Parameters::default();
         for allowed in [0.0, 1e6, f64::NAN] {
-            let got = fast_ratio(None, MonoTime::ZERO, allowed, true, None, &parameters);
+            let got = fast_ratio(None, MonoTime::ZERO, allowed, true, None);
             assert_eq!(got, DropRatio::NONE, "{allowed}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::law::Parameters;
+use crate::law::parameters;
 use crate::quantity::MonoTime;
 
 /// The number of bins: the longest window in the past, and the longest spread of one report into the future.
@@ -38,28 +38,28 @@ pub struct Spread {
 
 impl Spread {
     /// Spreads requests that were gathered over `span` and arrive `now`. Fills at most 1.5 s into the future.
-    pub fn new(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
-        let current = bins_in(now.since(MonoTime::ZERO), parameters);
+    pub fn new(now: MonoTime, span: Duration) -> Self {
+        let current = bins_in(now.since(MonoTime::ZERO));
         let mut spread = Self { now, current, parts: Vec::with_capacity(BINS) };
-        spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span, parameters);
+        spread.put(now.since(MonoTime::ZERO).as_secs_f64(), 1.0, span);
         spread
     }
 
     /// Spreads the first requests of a client, gathered over `span` and arriving `now`: from now on as usual,
     /// and also before `now`, when they happened. Otherwise a new client would count one report interval
     /// late.
-    pub fn first(now: MonoTime, span: Duration, parameters: &Parameters) -> Self {
-        let mut spread = Self::new(now, span, parameters);
-        let seen = span.min(parameters.window);
+    pub fn first(now: MonoTime, span: Duration) -> Self {
+        let mut spread = Self::new(now, span);
+        let seen = span.min(parameters::WINDOW);
         let began = now.since(MonoTime::ZERO).saturating_sub(seen);
         let part = if span > seen { seen.as_secs_f64() / span.as_secs_f64() } else { 1.0 };
-        spread.put(began.as_secs_f64(), part, seen, parameters);
+        spread.put(began.as_secs_f64(), part, seen);
         spread
     }
 
-    fn put(&mut self, begin: f64, part: f64, span: Duration, parameters: &Parameters) {
-        let bin = parameters.fast_period.as_secs_f64();
-        let most = (BINS - (parameters.window_few.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
+    fn put(&mut self, begin: f64, part: f64, span: Duration) {
+        let bin = parameters::FAST_PERIOD.as_secs_f64();
+        let most = (BINS - (parameters::WINDOW_FEW.as_secs_f64() / bin).ceil() as usize).saturating_sub(2);
         let span = span.as_secs_f64().clamp(1e-6, most as f64 * bin);
         let end = begin + span;
         let mut at = (begin / bin) as u64;
@@ -76,9 +76,9 @@ impl Spread {
 impl Window {
     /// Adds `count` requests of a report whose spread is known.
     #[inline]
-    pub fn add_spread(&mut self, spread: &Spread, count: f64, parameters: &Parameters) {
+    pub fn add_spread(&mut self, spread: &Spread, count: f64) {
         if self.current != spread.current {
-            self.turn(spread.now, parameters);
+            self.turn(spread.now);
         }
         for (bin, part) in &spread.parts {
             if let Some(held) = self.bins.get_mut(usize::from(*bin)) {
@@ -89,17 +89,17 @@ impl Window {
 
     /// Returns the rate in requests/s over `window`, or over the last bin if that exceeds it by more than
     /// chance.
-    pub fn rate(&mut self, now: MonoTime, parameters: &Parameters) -> f64 {
-        self.turn(now, parameters);
-        let bin = parameters.fast_period.as_secs_f64();
-        let steady = self.over(parameters.window, parameters);
-        let latest = self.over(parameters.fast_period, parameters);
-        if latest > steady + parameters.surge_deviations * (steady / bin).sqrt() { latest } else { steady }
+    pub fn rate(&mut self, now: MonoTime) -> f64 {
+        self.turn(now);
+        let bin = parameters::FAST_PERIOD.as_secs_f64();
+        let steady = self.over(parameters::WINDOW);
+        let latest = self.over(parameters::FAST_PERIOD);
+        if latest > steady + parameters::SURGE_DEVIATIONS * (steady / bin).sqrt() { latest } else { steady }
     }
 
     /// Returns the rate in requests/s over the last `span` of whole bins.
-    pub fn over(&self, span: Duration, parameters: &Parameters) -> f64 {
-        let bin = parameters.fast_period.as_secs_f64();
+    pub fn over(&self, span: Duration) -> f64 {
+        let bin = parameters::FAST_PERIOD.as_secs_f64();
         let bins = ((span.as_secs_f64() / bin).round() as u64).max(1);
         let counted: f64 = (1..=bins.min(BINS as u64 / 2 + 8))
             .filter_map(|back| self.current.checked_sub(back))
@@ -110,9 +110,9 @@ impl Window {
 
     /// Advances the window to `now`: bins that have left the longest window are cleared and become the
     /// future.
-    pub fn turn(&mut self, now: MonoTime, parameters: &Parameters) {
-        let current = bins_in(now.since(MonoTime::ZERO), parameters);
-        let behind = bins_in(parameters.window_few, parameters);
+    pub fn turn(&mut self, now: MonoTime) {
+        let current = bins_in(now.since(MonoTime::ZERO));
+        let behind = bins_in(parameters::WINDOW_FEW);
         let turned = current.saturating_sub(self.current).min(BINS as u64);
         // Each step clears the bin that was `behind` bins old and makes it the furthest future bin.
         for step in 1..=turned {
@@ -129,8 +129,8 @@ impl Window {
 }
 
 /// Returns the number of whole bins in a span.
-fn bins_in(span: Duration, parameters: &Parameters) -> u64 {
-    (span.as_nanos() / parameters.fast_period.as_nanos().max(1)) as u64
+fn bins_in(span: Duration) -> u64 {
+    (span.as_nanos() / parameters::FAST_PERIOD.as_nanos().max(1)) as u64
 }
 
 #[cfg(test)]
@@ -138,18 +138,12 @@ mod tests {
     use super::*;
 
     impl Window {
-        pub(in crate::law::fast_loop) fn add(
-            &mut self,
-            now: MonoTime,
-            count: f64,
-            span: Duration,
-            parameters: &Parameters,
-        ) {
-            self.add_spread(&Spread::new(now, span, parameters), count, parameters);
+        pub(in crate::law::fast_loop) fn add(&mut self, now: MonoTime, count: f64, span: Duration) {
+            self.add_spread(&Spread::new(now, span), count);
         }
 
-        fn add_first(&mut self, now: MonoTime, count: f64, span: Duration, parameters: &Parameters) {
-            self.add_spread(&Spread::first(now, span, parameters), count, parameters);
+        fn add_first(&mut self, now: MonoTime, count: f64, span: Duration) {
+            self.add_spread(&Spread::first(now, span), count);
         }
     }
 
@@ -163,17 +157,16 @@ mod tests {
 
     #[test]
     fn a_steady_stream_reads_steady_at_every_phase_and_interval() {
-        let parameters = Parameters::default();
         for (phase, interval) in [(0, 100), (3, 100), (50, 100), (99, 100), (20, 250), (7, 500), (0, 1_000)] {
             let mut window = Window::default();
             for now in 0..10_000_u64 {
                 if now >= phase && (now - phase) % interval == 0 {
-                    window.add(at(now), interval as f64, ms(interval), &parameters);
+                    window.add(at(now), interval as f64, ms(interval));
                 }
                 if now % 100 == 0 && now > 5_000 {
-                    let rate = window.rate(at(now), &parameters);
+                    let rate = window.rate(at(now));
                     assert!((rate - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {rate}");
-                    let long = window.over(parameters.window_few, &parameters);
+                    let long = window.over(parameters::WINDOW_FEW);
                     assert!((long - 1_000.0).abs() < 1.0, "{phase}/{interval} at {now}: {long} over 3 s");
                 }
             }
@@ -182,48 +175,45 @@ mod tests {
 
     #[test]
     fn new_clients_count_from_their_first_report() {
-        let parameters = Parameters::default();
         for span in [20, 50, 100, 500, 1_000] {
             let mut window = Window::default();
-            window.add_first(at(2_000), span as f64, ms(span), &parameters);
+            window.add_first(at(2_000), span as f64, ms(span));
             let seen = span.min(300) as f64 / 0.3;
-            let rate = window.over(parameters.window, &parameters);
+            let rate = window.over(parameters::WINDOW);
             assert!((rate - seen).abs() < 1.0, "after {span} ms: {rate} of {seen}");
             // From then on they count like clients that were always connected.
             for now in (2_000 + span..8_000).step_by(span as usize) {
-                window.add(at(now), span as f64, ms(span), &parameters);
+                window.add(at(now), span as f64, ms(span));
             }
-            let rate = window.rate(at(8_000), &parameters);
+            let rate = window.rate(at(8_000));
             assert!((rate - 1_000.0).abs() < 1.0, "reporting every {span} ms: {rate}");
         }
     }
 
     #[test]
     fn a_surge_shows_in_the_last_bin_and_chance_does_not() {
-        let parameters = Parameters::default();
         let mut window = Window::default();
         for tick in 0..20 {
-            window.add(at(tick * 100), 100.0, ms(100), &parameters);
+            window.add(at(tick * 100), 100.0, ms(100));
         }
-        window.add(at(2_000), 130.0, ms(100), &parameters);
-        let noisy = window.rate(at(2_100), &parameters);
+        window.add(at(2_000), 130.0, ms(100));
+        let noisy = window.rate(at(2_100));
         assert!((noisy - 1_100.0).abs() < 1.0, "within three deviations: {noisy}");
-        window.add(at(2_100), 1_000.0, ms(100), &parameters);
-        let surged = window.rate(at(2_200), &parameters);
+        window.add(at(2_100), 1_000.0, ms(100));
+        let surged = window.rate(at(2_200));
         assert!((surged - 10_000.0).abs() < 1.0, "{surged}");
     }
 
     #[test]
     fn old_counts_are_cleared_also_after_a_long_pause() {
-        let parameters = Parameters::default();
         for pause in [3_200, 4_700, 4_800, 5_000, 60_000] {
             let mut window = Window::default();
             for tick in 0..100 {
-                window.add(at(tick * 100), 100.0, ms(100), &parameters);
+                window.add(at(tick * 100), 100.0, ms(100));
             }
             let now = at(10_000 + pause);
-            assert_eq!(window.rate(now, &parameters), 0.0, "{pause}");
-            assert_eq!(window.over(parameters.window_few, &parameters), 0.0, "{pause}");
+            assert_eq!(window.rate(now), 0.0, "{pause}");
+            assert_eq!(window.over(parameters::WINDOW_FEW), 0.0, "{pause}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::decision::token_bucket::Tokens;
 use crate::directive::ZonePool;
-use crate::law::Parameters;
+use crate::law::parameters;
 use crate::quantity::{Limit, Rate};
 
 /// The guard of one key as a zone sends it, the same to each client.
@@ -41,11 +41,11 @@ impl Guard {
     /// nothing is offered. The depth is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (`depth_time`,
     /// `depth_noise` and `depth_requests` of [`Parameters`]): a fixed time at the rate, the chance
     /// fluctuation, and a few requests for a client with a tiny part.
-    pub fn part_of(zone: &ZoneGuard, own: Option<Rate>, parameters: &Parameters) -> Self {
+    pub fn part_of(zone: &ZoneGuard, own: Option<Rate>) -> Self {
         let offered = zone.offered.unwrap_or(Rate::ZERO);
-        let rate = zone.rate.times(part(own, offered, zone.clients, parameters.even_share));
+        let rate = zone.rate.times(part(own, offered, zone.clients, parameters::EVEN_SHARE));
         let denied = zone.limit == Limit::PerSecond(Rate::ZERO);
-        let depth = depth(rate, parameters.depth_requests, parameters);
+        let depth = depth(rate, parameters::DEPTH_REQUESTS);
         Self { rate, depth: if denied { Tokens::NONE } else { Tokens::new(depth) } }
     }
 
@@ -54,39 +54,33 @@ impl Guard {
     /// guard with `pool_requests`, or what few clients have each, times the learned factor, which raises it
     /// to at most `pool_depth_requests`, the part of the zone's `burst` or the depth for the client's largest
     /// `group`, whichever is most. Without headroom rate and depth are zero.
-    pub fn pool(
-        zone: &ZonePool,
-        own: Option<Rate>,
-        clients: u32,
-        group: Tokens,
-        parameters: &Parameters,
-    ) -> Self {
+    pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, group: Tokens) -> Self {
         let Some(of_all) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
-        let part = part(own, zone.offered, clients, parameters.pool_even);
+        let part = part(own, zone.offered, clients, parameters::POOL_EVEN);
         let rate = of_all.times(part);
-        let of_few = Self::depth_of_few(of_all, clients, parameters);
-        let base = depth(rate, parameters.pool_requests, parameters).max(of_few);
+        let of_few = Self::depth_of_few(of_all, clients);
+        let base = depth(rate, parameters::POOL_REQUESTS).max(of_few);
         let most =
-            base.max(parameters.pool_depth_requests).max(zone.burst.as_f64() * part).max(group.as_f64());
+            base.max(parameters::POOL_DEPTH_REQUESTS).max(zone.burst.as_f64() * part).max(group.as_f64());
         let depth = (zone.depth.as_f64() * base).min(most);
         Self { rate, depth: Tokens::new(depth) }
     }
 
     /// Returns the depth of a pool for groups of `requests` that arrive at once: at most `pool_group_max` of the
     /// limit, so that no group is worth more than a quarter of a second of it.
-    pub fn depth_of_group(requests: f64, limit: Limit, parameters: &Parameters) -> Tokens {
+    pub fn depth_of_group(requests: f64, limit: Limit) -> Tokens {
         let limit = limit.per_second().map_or(0.0, Rate::per_second);
-        let most = parameters.pool_group_max.as_secs_f64() * limit;
-        Tokens::new((parameters.pool_group * requests).min(most))
+        let most = parameters::POOL_GROUP_MAX.as_secs_f64() * limit;
+        Tokens::new((parameters::POOL_GROUP * requests).min(most))
     }
 
     /// Returns the depth that each of `clients` has of its pool for requests that arrive at once, however little it
     /// offers: an even part of `min(pool_few_requests, pool_few_time * rate)`, where `rate` is that of all pools of
     /// the zone, at most `pool_depth_requests`.
-    fn depth_of_few(rate: Rate, clients: u32, parameters: &Parameters) -> f64 {
-        let in_time = parameters.pool_few_time.as_secs_f64() * rate.per_second();
-        let of_all = parameters.pool_few_requests.min(in_time);
-        parameters.pool_depth_requests.min(of_all / f64::from(clients.max(1)))
+    fn depth_of_few(rate: Rate, clients: u32) -> f64 {
+        let in_time = parameters::POOL_FEW_TIME.as_secs_f64() * rate.per_second();
+        let of_all = parameters::POOL_FEW_REQUESTS.min(in_time);
+        parameters::POOL_DEPTH_REQUESTS.min(of_all / f64::from(clients.max(1)))
     }
 }
 
@@ -103,17 +97,17 @@ fn part(own: Option<Rate>, offered: Rate, clients: u32, even: f64) -> f64 {
 }
 
 /// The depth at a rate with `requests` to begin with.
-fn depth(rate: Rate, requests: f64, parameters: &Parameters) -> f64 {
+fn depth(rate: Rate, requests: f64) -> f64 {
     let rate = rate.per_second();
-    let noise = 2.0 * (parameters.depth_noise.as_secs_f64() * rate).sqrt();
-    parameters.depth_time.as_secs_f64() * rate + noise + requests
+    let noise = 2.0 * (parameters::DEPTH_NOISE.as_secs_f64() * rate).sqrt();
+    parameters::DEPTH_TIME.as_secs_f64() * rate + noise + requests
 }
 
 /// Returns a client's smoothed offered rate after `measured` over `span`: a moving average with the time
 /// constant `share_time`. The first measurement is taken as it is.
-pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration, parameters: &Parameters) -> Rate {
+pub fn client_rate(held: Option<Rate>, measured: Rate, span: Duration) -> Rate {
     let Some(held) = held else { return measured };
-    let kept = (-span.as_secs_f64() / parameters.share_time.as_secs_f64()).exp();
+    let kept = (-span.as_secs_f64() / parameters::SHARE_TIME.as_secs_f64()).exp();
     held.times(kept) + measured.times(1.0 - kept)
 }
 
@@ -148,7 +142,7 @@ mod tests {
             (zone(1000.0, Some(200.0), 0), Some(200.0), 1000.0),
             (zone(0.0, Some(200.0), 3), Some(200.0), 0.0),
         ] {
-            let guard = Guard::part_of(&zone, own.map(rate), &Parameters::default());
+            let guard = Guard::part_of(&zone, own.map(rate));
             assert!((guard.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {guard:?}");
         }
     }
@@ -157,7 +151,7 @@ mod tests {
     fn the_burst_grows_with_the_part_and_a_limit_of_zero_has_none() {
         for (guard, depth) in [(0.0, 3.0), (20.0, 1.0 + 4.0 + 3.0), (2000.0, 100.0 + 40.0 + 3.0)] {
             let zone = zone(guard, None, 1);
-            let part = |zone| Guard::part_of(&zone, Some(Rate::ZERO), &Parameters::default());
+            let part = |zone| Guard::part_of(&zone, Some(Rate::ZERO));
             assert!((part(zone).depth.as_f64() - depth).abs() < 1e-6, "{guard}");
             let denied = ZoneGuard { limit: Limit::PerSecond(Rate::ZERO), ..zone };
             assert_eq!(part(denied).depth, Tokens::NONE);
@@ -184,46 +178,44 @@ mod tests {
             (pool(Some(1_000.0), 0.0, 1.0, 0.0), Some(0.0), 0, 1_000.0),
             (pool(None, 800.0, 12.0, 1e6), Some(800.0), 1, 0.0),
         ] {
-            let got = Guard::pool(&zone, own.map(rate), clients, Tokens::NONE, &Parameters::default());
+            let got = Guard::pool(&zone, own.map(rate), clients, Tokens::NONE);
             assert!((got.rate.per_second() - expected).abs() < 1e-9, "{zone:?} {own:?}: {got:?}");
         }
     }
 
     #[test]
     fn the_learned_factor_deepens_a_pool_up_to_a_bound() {
-        // Of 20/s a depth of 1 + 4 + 1 requests, for one of many clients.
+        // Of 20/s a depth of 8 requests, 0.4 s of the rate.
         for (shared, factor, burst, depth) in [
-            (Some(20.0), 1.0, 1e6, 6.0),
-            (Some(20.0), 2.0, 0.0, 12.0),
+            (Some(20.0), 1.0, 1e6, 8.0),
+            (Some(20.0), 2.0, 0.0, 16.0),
             (Some(20.0), 12.0, 0.0, 32.0),
             (Some(20.0), 12.0, 50.0, 50.0),
-            (Some(20.0), 12.0, 1e6, 72.0),
+            (Some(20.0), 12.0, 1e6, 96.0),
             (Some(2_000.0), 12.0, 0.0, 141.0), // as deep as without a factor at least
             (Some(0.0), 12.0, 1e6, 12.0),
             (None, 12.0, 1e6, 0.0),
         ] {
             let zone = pool(shared, 1.0, factor, burst);
-            let parameters = Parameters { pool_few_requests: 0.0, ..Parameters::default() };
-            let got = Guard::pool(&zone, Some(rate(1.0)), 1, Tokens::NONE, &parameters);
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, Tokens::NONE);
             assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{zone:?}: {got:?}");
         }
     }
 
     #[test]
     fn groups_deepen_a_learned_pool_within_the_limit() {
-        // Groups, limit, learned factor, depth of a pool with a base of 6 requests.
+        // Groups, limit, learned factor, depth of a pool with a base of 8 requests.
         for (group, limit, factor, depth) in [
             (50.0, 1_000.0, 12.0, 65.0),
-            (50.0, 1_000.0, 1.0, 6.0), // nothing was refused
+            (50.0, 1_000.0, 1.0, 8.0), // nothing was refused
             (50.0, 240.0, 12.0, 60.0), // a quarter of a second of the limit
-            (1e9, 1e9, 12.0, 72.0),
+            (1e9, 1e9, 12.0, 96.0),
             (10.0, 1_000.0, 12.0, 32.0),
             (50.0, 0.0, 12.0, 32.0),
         ] {
-            let parameters = Parameters { pool_few_requests: 0.0, ..Parameters::default() };
-            let group = Guard::depth_of_group(group, Limit::PerSecond(rate(limit)), &parameters);
+            let group = Guard::depth_of_group(group, Limit::PerSecond(rate(limit)));
             let zone = pool(Some(20.0), 1.0, factor, 0.0);
-            let got = Guard::pool(&zone, Some(rate(1.0)), 1, group, &parameters).depth.as_f64();
+            let got = Guard::pool(&zone, Some(rate(1.0)), 1, group).depth.as_f64();
             assert!((got - depth).abs() < 1e-6, "{group:?} {limit} {factor}: {got}");
         }
     }
@@ -246,21 +238,20 @@ mod tests {
             (None, 1, 0.0),
         ] {
             let zone = pool(shared, 1_000.0, 1.0, 0.0);
-            let got = Guard::pool(&zone, None, clients, Tokens::NONE, &Parameters::default());
+            let got = Guard::pool(&zone, None, clients, Tokens::NONE);
             assert!((got.depth.as_f64() - depth).abs() < 1e-6, "{shared:?} {clients}: {got:?}");
         }
     }
 
     #[test]
     fn the_first_rate_is_taken_whole_and_two_thirds_of_a_change_after_the_share_time() {
-        let parameters = Parameters::default();
-        let time = parameters.share_time;
-        assert_eq!(client_rate(None, rate(70.0), time / 10, &parameters), rate(70.0));
-        let grown = client_rate(Some(Rate::ZERO), rate(100.0), time, &parameters);
+        let time = parameters::SHARE_TIME;
+        assert_eq!(client_rate(None, rate(70.0), time / 10), rate(70.0));
+        let grown = client_rate(Some(Rate::ZERO), rate(100.0), time);
         assert!((grown.per_second() - 63.212).abs() < 1e-3, "{grown:?}");
         let mut stepwise = Rate::ZERO;
         for _ in 0..10 {
-            stepwise = client_rate(Some(stepwise), rate(100.0), time / 10, &parameters);
+            stepwise = client_rate(Some(stepwise), rate(100.0), time / 10);
         }
         assert!((stepwise.per_second() - grown.per_second()).abs() < 1e-9);
     }
@@ -270,7 +261,7 @@ mod tests {
         fn the_parts_of_all_clients_make_up_the_guard(guard in 0.0..1e6_f64, own in prop::collection::vec(0.0..1e5_f64, 1..50)) {
             let offered: f64 = own.iter().sum();
             let zone = zone(guard, Some(offered), own.len() as u32);
-            let part = |own| Guard::part_of(&zone, Some(rate(own)), &Parameters::default()).rate;
+            let part = |own| Guard::part_of(&zone, Some(rate(own))).rate;
             let sum = own.into_iter().map(part).fold(Rate::ZERO, Rate::add);
             prop_assert!((sum.per_second() - guard).abs() <= 1e-9 * guard.max(1.0));
         }
@@ -280,10 +271,9 @@ mod tests {
             shared in 0.0..1e6_f64, depth in 1.0..12.0_f64, burst in 0.0..1e5_f64,
             own in prop::collection::vec(0.0..1e5_f64, 1..50),
         ) {
-            let parameters = Parameters::default();
             let offered: f64 = own.iter().sum();
             let (zone, clients) = (pool(Some(shared), offered, depth, burst), own.len() as u32);
-            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, Tokens::NONE, &parameters).rate;
+            let part = |own: &f64| Guard::pool(&zone, Some(rate(*own)), clients, Tokens::NONE).rate;
             let sum = own.iter().map(part).fold(Rate::ZERO, Rate::add);
             prop_assert!((sum.per_second() - shared).abs() <= 1e-9 * shared.max(1.0));
         }

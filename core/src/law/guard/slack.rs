@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{TwoPeriods, USED_MIN};
-use crate::law::Parameters;
+use crate::law::parameters;
 use crate::report::Counts;
 
 /// The period at which the slack adapts.
@@ -26,8 +26,8 @@ pub struct Slack {
 
 impl Slack {
     /// Returns the initial slack.
-    pub fn new(parameters: &Parameters) -> Self {
-        Self { factor: parameters.slack_min, bad: 0.0, periods: TwoPeriods::new(f64::INFINITY) }
+    pub fn new() -> Self {
+        Self { factor: parameters::SLACK_MIN, bad: 0.0, periods: TwoPeriods::new(f64::INFINITY) }
     }
 
     /// Returns the current factor.
@@ -39,19 +39,19 @@ impl Slack {
     /// requests/s. Judges two periods, and only
     /// room present in both counts as wasted. A zone whose counts of a surge arrive first is given
     /// the room of the others for one tick and cannot have used it yet.
-    pub fn on_period(&mut self, counts: Counts, cap: f64, parameters: &Parameters) {
+    pub fn on_period(&mut self, counts: Counts, cap: f64) {
         let (seen, room) = self.periods.add(counts, cap);
         let guarded = seen.guarded() as f64 > GUARDED_MAX * seen.offered as f64;
         if guarded && (seen.passed() as f64) < USED_MIN * room {
             self.bad = (self.bad + 1.0).min(BAD_MAX);
             if self.bad >= BAD_MAX {
-                self.factor = (self.factor * GROWS).min(parameters.slack_max);
+                self.factor = (self.factor * GROWS).min(parameters::SLACK_MAX);
             }
         } else {
             self.bad = (self.bad - BAD_FADES).max(0.0);
         }
         if self.bad == 0.0 {
-            self.factor = (self.factor * SHRINKS).max(parameters.slack_min);
+            self.factor = (self.factor * SHRINKS).max(parameters::SLACK_MIN);
         }
     }
 }
@@ -66,55 +66,51 @@ mod tests {
 
     #[test]
     fn slack_grows_while_a_guard_wastes_room_and_shrinks_again() {
-        let parameters = Parameters::default();
-        let mut slack = Slack::new(&parameters);
+        let mut slack = Slack::new();
         // Room for 1,000/s, half of it used although more was offered.
         let wasteful = period(500, 250, 0);
         for _ in 0..2 {
-            slack.on_period(wasteful, 1_000.0, &parameters);
+            slack.on_period(wasteful, 1_000.0);
             assert_eq!(slack.factor(), 1.5, "twice may be chance");
         }
-        slack.on_period(wasteful, 1_000.0, &parameters);
+        slack.on_period(wasteful, 1_000.0);
         assert_eq!(slack.factor(), 1.875);
-        (0..20).for_each(|_| slack.on_period(wasteful, 1_000.0, &parameters));
+        (0..20).for_each(|_| slack.on_period(wasteful, 1_000.0));
         assert_eq!(slack.factor(), 6.0, "and no more");
         // Guard refusals waste nothing when the room is used up.
         let full = period(1_000, 500, 0);
-        (0..9).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
+        (0..9).for_each(|_| slack.on_period(full, 1_000.0));
         assert!(slack.factor() < 6.0, "{}", slack.factor());
-        (0..500).for_each(|_| slack.on_period(full, 1_000.0, &parameters));
+        (0..500).for_each(|_| slack.on_period(full, 1_000.0));
         assert_eq!(slack.factor(), 1.5);
     }
 
     #[test]
     fn room_of_one_period_does_not_count_as_wasted() {
-        let parameters = Parameters::default();
-        let mut slack = Slack::new(&parameters);
+        let mut slack = Slack::new();
         let wasteful = period(500, 250, 0);
         for _ in 0..20 {
-            slack.on_period(wasteful, 1_000.0, &parameters);
-            slack.on_period(wasteful, 100.0, &parameters);
+            slack.on_period(wasteful, 1_000.0);
+            slack.on_period(wasteful, 100.0);
         }
         assert_eq!(slack.factor(), 1.5);
     }
 
     #[test]
     fn in_shadow_the_slack_adapts_as_under_enforcement() {
-        let parameters = Parameters::default();
-        let mut slack = Slack::new(&parameters);
+        let mut slack = Slack::new();
         let wasteful = Counts { offered: 500, would_dropped: 250, would_guard_dropped: 250, ..Counts::ZERO };
-        (0..3).for_each(|_| slack.on_period(wasteful, 1_000.0, &parameters));
+        (0..3).for_each(|_| slack.on_period(wasteful, 1_000.0));
         assert_eq!(slack.factor(), 1.875);
     }
 
     #[test]
     fn on_off_traffic_is_judged_over_both_halves() {
-        let parameters = Parameters::default();
-        let mut slack = Slack::new(&parameters);
+        let mut slack = Slack::new();
         // One half of a second uses all of its room, and the guard cuts the rest.
         for _ in 0..20 {
-            slack.on_period(period(5_000, 4_000, 0), 1_000.0, &parameters);
-            slack.on_period(Counts::ZERO, 1_000.0, &parameters);
+            slack.on_period(period(5_000, 4_000, 0), 1_000.0);
+            slack.on_period(Counts::ZERO, 1_000.0);
         }
         assert_eq!(slack.factor(), 1.5);
     }

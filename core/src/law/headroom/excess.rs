@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::law::Parameters;
+use crate::law::parameters;
 
 /// The requests that may still exceed the room of a zone before ratios follow. Fills up while the zone uses
 /// less than its room.
@@ -15,8 +15,8 @@ pub struct FirstExcess {
 impl FirstExcess {
     /// Accounts for a `span` in which `offered` requests/s came to a zone with room for `room` requests/s; 0
     /// if its bucket is overloaded.
-    pub fn on_span(&mut self, room: f64, offered: f64, span: Duration, parameters: &Parameters) {
-        let most = parameters.excess_requests.min(parameters.excess_time.as_secs_f64() * room);
+    pub fn on_span(&mut self, room: f64, offered: f64, span: Duration) {
+        let most = parameters::EXCESS_REQUESTS.min(parameters::EXCESS_TIME.as_secs_f64() * room);
         let requests = self.requests + (room - offered) * span.as_secs_f64();
         self.requests = requests.min(most).max(0.0);
     }
@@ -35,7 +35,6 @@ mod tests {
 
     #[test]
     fn excess_is_saved_below_the_room_up_to_a_bound_and_spent_above_it() {
-        let parameters = Parameters::default();
         // room, offered, requests left after each span
         for (room, spans) in [
             (300.0, &[(0.0, 30.0), (0.0, 60.0), (0.0, 60.0), (600.0, 30.0), (600.0, 0.0)][..]),
@@ -45,7 +44,7 @@ mod tests {
             let mut excess = FirstExcess::default();
             assert!(!excess.is_left(), "nothing was saved at the start");
             for (offered, left) in spans {
-                excess.on_span(room, *offered, SPAN, &parameters);
+                excess.on_span(room, *offered, SPAN);
                 assert!((excess.requests - left).abs() < 1e-9, "{room} {offered}: {excess:?}");
                 assert_eq!(excess.is_left(), *left > 0.0);
             }
@@ -54,19 +53,17 @@ mod tests {
 
     #[test]
     fn excess_is_bounded_by_two_seconds_of_a_small_room() {
-        let parameters = Parameters::default();
         let mut excess = FirstExcess::default();
-        (0..30).for_each(|_| excess.on_span(8.0, 0.0, SPAN, &parameters));
+        (0..30).for_each(|_| excess.on_span(8.0, 0.0, SPAN));
         assert_eq!(excess.requests, 16.0);
     }
 
     #[test]
     fn overload_ends_the_excess_at_once() {
-        let parameters = Parameters::default();
         let mut excess = FirstExcess::default();
-        excess.on_span(1_000.0, 0.0, SPAN, &parameters);
+        excess.on_span(1_000.0, 0.0, SPAN);
         assert!(excess.is_left());
-        excess.on_span(0.0, 0.0, SPAN, &parameters);
+        excess.on_span(0.0, 0.0, SPAN);
         assert!(!excess.is_left());
     }
 }

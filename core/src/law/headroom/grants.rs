@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::decision::token_bucket::Tokens;
-use crate::law::Parameters;
+use crate::law::parameters;
 
 /// The requests that a zone may still grant. They come back with time while the zone uses less than its room, so that
 /// a crowd of clients that joins at once has no more than a few clients.
@@ -25,10 +25,10 @@ impl Default for Grants {
 impl Grants {
     /// Accounts for a `span` in which `offered` requests/s came to a zone with room for `room` requests/s; 0
     /// if its bucket is overloaded. Without spare room nothing is granted, and grants begin anew.
-    pub fn on_span(&mut self, room: f64, offered: f64, span: Duration, parameters: &Parameters) {
-        let in_time = parameters.grant_time.as_secs_f64() * room;
-        self.most = if offered < room { parameters.grant_requests.min(in_time) } else { 0.0 };
-        let back = span.as_secs_f64() / parameters.grant_refill.as_secs_f64();
+    pub fn on_span(&mut self, room: f64, offered: f64, span: Duration) {
+        let in_time = parameters::GRANT_TIME.as_secs_f64() * room;
+        self.most = if offered < room { parameters::GRANT_REQUESTS.min(in_time) } else { 0.0 };
+        let back = span.as_secs_f64() / parameters::GRANT_REFILL.as_secs_f64();
         self.requests = (self.requests + self.most * back).min(self.most);
     }
 
@@ -60,7 +60,6 @@ mod tests {
 
     #[test]
     fn few_clients_are_granted_what_they_lack_and_the_others_wait() {
-        let parameters = Parameters::default();
         for (room, wanted, expected) in [
             (1_000.0, &[20.5, 20.5, 20.5, 5.0, 20.0][..], &[Some(20), Some(20), Some(20), None, None][..]),
             (1_000.0, &[50.0, 20.0, 5.0], &[Some(50), None, Some(5)]),
@@ -70,21 +69,20 @@ mod tests {
             (0.0, &[20.0], &[None]),
         ] {
             let mut grants = Grants::default();
-            grants.on_span(room, 0.0, Duration::ZERO, &parameters);
+            grants.on_span(room, 0.0, Duration::ZERO);
             assert_eq!(granted(&mut grants, wanted), expected, "{room} {wanted:?}");
         }
     }
 
     #[test]
     fn grants_come_back_while_the_zone_uses_less_than_its_room() {
-        let parameters = Parameters::default();
         for (room, offered, ms, back) in
             [(1_000.0, 999.0, 1_000, 30), (1_000.0, 0.0, 9_000, 60), (10.0, 0.0, 1_000, 5)]
         {
             let mut grants = Grants::default();
-            grants.on_span(room, offered, Duration::ZERO, &parameters);
+            grants.on_span(room, offered, Duration::ZERO);
             while grants.take(1.0).is_some() {}
-            grants.on_span(room, offered, span(ms), &parameters);
+            grants.on_span(room, offered, span(ms));
             let got = std::iter::from_fn(|| grants.take(1.0)).count();
             assert_eq!(got, back, "{offered} of {room} for {ms} ms");
         }
@@ -92,12 +90,11 @@ mod tests {
 
     #[test]
     fn zone_without_spare_room_grants_nothing_and_then_begins_anew() {
-        let parameters = Parameters::default();
         for (room, offered) in [(0.0, 0.0), (0.0, 5_000.0), (1_000.0, 1_000.0)] {
             let mut grants = Grants::default();
-            grants.on_span(room, offered, span(9_000), &parameters);
+            grants.on_span(room, offered, span(9_000));
             assert_eq!(granted(&mut grants, &[20.0, 1.0]), [None, None], "{offered} of {room}");
-            grants.on_span(1_000.0, 0.0, span(100), &parameters);
+            grants.on_span(1_000.0, 0.0, span(100));
             assert_eq!(granted(&mut grants, &[20.0, 3.0]), [None, Some(3)], "{offered} of {room}");
         }
     }
@@ -107,15 +104,14 @@ mod tests {
         fn grants_of_any_time_are_bounded(
             steps in prop::collection::vec((0.0..1e4_f64, 0.0..1e4_f64, 0..3_000u64, 0.0..100.0_f64), 1..50),
         ) {
-            let parameters = Parameters::default();
             let (mut grants, mut given, mut seconds) = (Grants::default(), 0.0, 0.0);
             for (room, offered, ms, wanted) in steps {
-                grants.on_span(room, offered, span(ms), &parameters);
+                grants.on_span(room, offered, span(ms));
                 given += grants.take(wanted).map_or(0.0, Tokens::as_f64);
                 seconds += span(ms).as_secs_f64();
             }
-            let refills = seconds / parameters.grant_refill.as_secs_f64();
-            prop_assert!(given <= parameters.grant_requests * (1.0 + refills) + 1e-6, "{given} in {seconds} s");
+            let refills = seconds / parameters::GRANT_REFILL.as_secs_f64();
+            prop_assert!(given <= parameters::GRANT_REQUESTS * (1.0 + refills) + 1e-6, "{given} in {seconds} s");
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::law::Parameters;
+use crate::law::parameters;
 use crate::quantity::MonoTime;
 
 /// The established names of one class in one zone, and the room for more.
@@ -35,14 +35,14 @@ impl Growth {
 
     /// Returns true in the class's first minute: every name that arrives then is established, unless the class is older
     /// than this process.
-    pub fn is_young(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        !self.was_told && self.takes_claims(now, parameters)
+    pub fn is_young(&self, now: MonoTime) -> bool {
+        !self.was_told && self.takes_claims(now)
     }
 
     /// Returns true while a child may name names that were established before this process began: a later claim would
     /// go around the room.
-    pub fn takes_claims(&self, now: MonoTime, parameters: &Parameters) -> bool {
-        self.age(now) < parameters.tenant_young
+    pub fn takes_claims(&self, now: MonoTime) -> bool {
+        self.age(now) < parameters::TENANT_YOUNG
     }
 
     /// Records that a child has named names that were established before.
@@ -61,11 +61,11 @@ impl Growth {
     }
 
     /// Grows the room by the time since the last call: by as many names as there are in
-    /// [`Parameters::tenant_growth`].
-    pub fn on_time(&mut self, elapsed: Duration, parameters: &Parameters) {
+    /// [`parameters::TENANT_GROWTH`].
+    pub fn on_time(&mut self, elapsed: Duration) {
         let names = f64::from(self.names);
-        let more = names.max(parameters.tenant_growth_min as f64);
-        let part = elapsed.as_secs_f64() / parameters.tenant_growth.as_secs_f64();
+        let more = names.max(parameters::TENANT_GROWTH_MIN as f64);
+        let part = elapsed.as_secs_f64() / parameters::TENANT_GROWTH.as_secs_f64();
         self.room = (self.room + more * part).min((names / 18.0).max(1.0));
     }
 

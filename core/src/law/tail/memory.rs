@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Bin, Standing};
-use crate::law::Parameters;
+use crate::law::parameters;
 use crate::quantity::MonoTime;
 
 /// Times in a memory, in seconds: small, because an aggregator has a million of them.
@@ -50,46 +50,46 @@ impl NameMemory {
     }
 
     /// Adds requests, and returns the standing that follows.
-    pub fn add(&mut self, now: MonoTime, requests: f64, parameters: &Parameters) -> Standing {
-        self.fade(tenths(now), parameters);
+    pub fn add(&mut self, now: MonoTime, requests: f64, report_interval: Duration) -> Standing {
+        self.fade(tenths(now));
         self.was_seen = true;
         self.long += requests as f32;
         self.short += requests as f32;
-        self.follow(parameters)
+        self.follow(report_interval)
     }
 
-    /// Looks at the name, once in [`Parameters::tenant_sample`]. Returns true if it had traffic since the last
+    /// Looks at the name, once in [`parameters::TENANT_SAMPLE`]. Returns true if it had traffic since the last
     /// look.
-    pub fn look(&mut self, now: MonoTime, parameters: &Parameters) -> bool {
-        self.fade(tenths(now), parameters);
-        self.follow(parameters);
+    pub fn look(&mut self, now: MonoTime, report_interval: Duration) -> bool {
+        self.fade(tenths(now));
+        self.follow(report_interval);
         let was_seen = std::mem::take(&mut self.was_seen);
         self.looks = self.looks.saturating_add(u8::from(was_seen));
         was_seen
     }
 
     /// Returns true if a new name had traffic at enough looks to be established.
-    pub const fn is_due(&self, parameters: &Parameters) -> bool {
-        !self.standing.established && self.looks >= parameters.tenant_samples
+    pub const fn is_due(&self) -> bool {
+        !self.standing.established && self.looks >= parameters::TENANT_SAMPLES
     }
 
-    fn fade(&mut self, now: u32, parameters: &Parameters) {
+    fn fade(&mut self, now: u32) {
         let elapsed = now.saturating_sub(self.last) as f32 * TENTH;
         if elapsed > 0.0 {
             self.last = now;
-            self.long *= (-elapsed / parameters.name_memory.as_secs_f32()).exp();
-            self.short *= (-elapsed / parameters.name_memory_fast.as_secs_f32()).exp();
+            self.long *= (-elapsed / parameters::NAME_MEMORY.as_secs_f32()).exp();
+            self.short *= (-elapsed / parameters::NAME_MEMORY_FAST.as_secs_f32()).exp();
         }
     }
 
     /// Updates the standing from the memories.
-    fn follow(&mut self, parameters: &Parameters) -> Standing {
+    fn follow(&mut self, report_interval: Duration) -> Standing {
         let was_counted = self.standing.bin.is_some();
-        let from = if was_counted { parameters.name_counts_kept } else { parameters.name_counts };
+        let from = if was_counted { parameters::NAME_COUNTS_KEPT } else { parameters::NAME_COUNTS };
         self.standing.bin = if f64::from(self.long) < from {
             None
         } else {
-            let rate = f64::from(self.rate(parameters));
+            let rate = f64::from(self.rate(report_interval));
             Some(self.standing.bin.map_or_else(|| Bin::of(rate), |bin| bin.follow(rate)))
         };
         self.standing
@@ -97,16 +97,15 @@ impl NameMemory {
 
     /// The rate in requests/s. After a change that chance does not explain the long memory begins anew, with the short
     /// one.
-    fn rate(&mut self, parameters: &Parameters) -> f32 {
+    fn rate(&mut self, report_interval: Duration) -> f32 {
         // The first requests were gathered before they arrived.
-        let age =
-            self.last.saturating_sub(self.first) as f32 * TENTH + parameters.report_interval.as_secs_f32();
+        let age = self.last.saturating_sub(self.first) as f32 * TENTH + report_interval.as_secs_f32();
         let seconds_in = |memory: Duration, age: f32| {
             let memory = memory.as_secs_f32();
             memory * (1.0 - (-age / memory).exp())
         };
-        let rate = self.long / seconds_in(parameters.name_memory, age);
-        let fast_seconds = seconds_in(parameters.name_memory_fast, age);
+        let rate = self.long / seconds_in(parameters::NAME_MEMORY, age);
+        let fast_seconds = seconds_in(parameters::NAME_MEMORY_FAST, age);
         let expected = rate * fast_seconds;
         let grew = self.short > expected + 4.0 * expected.sqrt() + 8.0;
         let shrank = expected >= 16.0 && self.short < expected - 4.0 * expected.sqrt();
@@ -114,9 +113,9 @@ impl NameMemory {
             return rate;
         }
         let fast = self.short / fast_seconds;
-        let since = parameters.name_memory_fast.as_secs_f32().min(age);
+        let since = parameters::NAME_MEMORY_FAST.as_secs_f32().min(age);
         self.first = self.last.saturating_sub((since / TENTH) as u32);
-        self.long = fast * seconds_in(parameters.name_memory, since);
+        self.long = fast * seconds_in(parameters::NAME_MEMORY, since);
         fast
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::law::Parameters;
 use crate::quantity::MonoTime;
 
 fn at(s: f64) -> MonoTime {
@@ -47,7 +46,7 @@ fn code_holds_a_standing() {
 
 #[test]
 fn memory_counts_a_name_and_follows_its_rate() {
-    let parameters = Parameters::default();
+    let interval = Duration::from_millis(100);
     // requests/s until, and the rate that the name's bin has at the end; none while it is uncounted
     for (phases, due) in [
         (&[(0.2, 60.0)][..], None),
@@ -64,12 +63,12 @@ fn memory_counts_a_name_and_follows_its_rate() {
                 time += 0.1;
                 owed += rate * 0.1;
                 if owed >= 1.0 {
-                    memory.add(at(time), f64::floor(owed), &parameters);
+                    memory.add(at(time), f64::floor(owed), interval);
                     owed -= f64::floor(owed);
                 }
             }
         }
-        memory.look(at(time), &parameters);
+        memory.look(at(time), interval);
         let got = memory.standing().bin.map(Bin::rate);
         let near = got.zip(due).is_none_or(|(got, due)| (got / due - 1.0).abs() < 0.2);
         assert!(near && got.is_some() == due.is_some(), "{phases:?}: {got:?}");
@@ -78,34 +77,33 @@ fn memory_counts_a_name_and_follows_its_rate() {
 
 #[test]
 fn name_is_due_after_two_looks_with_traffic() {
-    let parameters = Parameters::default();
+    let interval = Duration::from_millis(100);
     let mut memory = NameMemory::new(at(0.0), false);
     let mut due = Vec::new();
     for look in 1..=4 {
         if look != 2 {
-            memory.add(at(f64::from(look) * 10.0 - 1.0), 1.0, &parameters);
+            memory.add(at(f64::from(look) * 10.0 - 1.0), 1.0, interval);
         }
-        assert_eq!(memory.look(at(f64::from(look) * 10.0), &parameters), look != 2);
-        due.push(memory.is_due(&parameters));
+        assert_eq!(memory.look(at(f64::from(look) * 10.0), interval), look != 2);
+        due.push(memory.is_due());
     }
     assert_eq!(due, [false, false, true, true]);
     memory.establish();
-    assert!(!memory.is_due(&parameters) && memory.standing().established);
+    assert!(!memory.is_due() && memory.standing().established);
 }
 
 #[test]
 fn room_grows_evenly_and_is_bounded() {
-    let parameters = Parameters::default();
     let mut growth = Growth::new(at(0.0));
     (0..900).for_each(|_| growth.on_arrival());
-    assert!(growth.is_young(at(59.9), &parameters) && !growth.is_young(at(60.0), &parameters));
-    growth.on_time(Duration::from_secs(600), &parameters);
+    assert!(growth.is_young(at(59.9)) && !growth.is_young(at(60.0)));
+    growth.on_time(Duration::from_secs(600));
     let taken = (0..200).filter(|_| growth.take()).count();
     assert_eq!((taken, growth.names()), (50, 950), "an eighteenth is saved up");
-    growth.on_time(Duration::from_secs(18), &parameters);
+    growth.on_time(Duration::from_secs(18));
     assert_eq!((0..200).filter(|_| growth.take()).count(), 52, "and no more of what grew meanwhile");
     growth.on_claim();
-    assert!(!growth.is_young(at(1.0), &parameters) && growth.takes_claims(at(1.0), &parameters));
+    assert!(!growth.is_young(at(1.0)) && growth.takes_claims(at(1.0)));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! together count as one more aggregator.
 
 use super::split::mixed;
-use crate::law::Parameters;
 
 /// One participant in the allocation of one key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,10 +33,10 @@ impl Sharing {
     /// Returns the part of one participant: `(1 - eta) * share + eta / n`, where `share` is its part of the
     /// offered rate, or `1 / n` where nothing is offered. The parts sum to 1, so that rates, caps and holds
     /// divide without excess.
-    pub fn part(&self, one: Share, parameters: &Parameters) -> f64 {
+    pub fn part(&self, one: Share) -> f64 {
         let even = one.presence / self.presences.max(1.0);
         let share = one.presence * one.offered / self.offered;
-        mixed(if share.is_finite() { share } else { even }, even, parameters)
+        mixed(if share.is_finite() { share } else { even }, even)
     }
 }
 
@@ -50,7 +49,7 @@ mod tests {
     fn parts(sharers: &[(f64, f64)]) -> Vec<f64> {
         let each = sharers.iter().map(|(presence, offered)| Share { presence: *presence, offered: *offered });
         let all = Sharing::of(each.clone());
-        each.map(|one| all.part(one, &Parameters::default())).collect()
+        each.map(|one| all.part(one)).collect()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The split of a key's allocation between zones: by traffic, with an even part for zones where traffic may
 //! appear.
 
-use crate::law::Parameters;
+use crate::law::parameters;
 
 /// One child of the controller, relative to all children.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,9 +15,9 @@ pub struct Child {
 impl Child {
     /// Returns the child's part of a bucket's headroom, 0..=1: mostly even, because it is for traffic that is
     /// not there yet. `offered` is the rate of the bucket, and `own` that of the child in it.
-    pub fn headroom_part(self, offered: f64, own: f64, parameters: &Parameters) -> f64 {
+    pub fn headroom_part(self, offered: f64, own: f64) -> f64 {
         let (share, even) = self.shares(offered, own);
-        (1.0 - parameters.headroom_even) * share + parameters.headroom_even * even
+        (1.0 - parameters::HEADROOM_EVEN) * share + parameters::HEADROOM_EVEN * even
     }
 
     /// The share by traffic and the even share.
@@ -57,33 +57,33 @@ impl Whole {
     /// Returns the part of a child that offers `offered` requests/s of the key. A scarce allocation follows
     /// the traffic, and each child keeps a fraction of the even part for traffic that appears there. An
     /// allocation that is not scarce has a margin on top, for chance.
-    pub fn part(&self, child: Child, offered: f64, scarce: Option<f64>, parameters: &Parameters) -> Part {
+    pub fn part(&self, child: Child, offered: f64, scarce: Option<f64>) -> Part {
         let (share, even) = child.shares(self.offered, offered);
-        let cap = self.room * mixed(share, even, parameters);
+        let cap = self.room * mixed(share, even);
         let rate = if self.is_scarce() {
-            self.allocation * scarce.unwrap_or(share).max(parameters.even_share * even)
+            self.allocation * scarce.unwrap_or(share).max(parameters::EVEN_SHARE * even)
         } else {
-            cap + parameters.margin(cap)
+            cap + parameters::margin(cap)
         };
         Part { rate, cap }
     }
 
     /// Returns the key's contribution to the child's hold, its part of the limit while the controller is
     /// silent. `overloaded` is true if the demand on the bucket exceeds its target. Headroom comes on top.
-    pub fn hold(&self, child: Child, offered: f64, overloaded: bool, parameters: &Parameters) -> f64 {
+    pub fn hold(&self, child: Child, offered: f64, overloaded: bool) -> f64 {
         let (share, even) = child.shares(self.offered, offered);
         let share = if overloaded && self.is_scarce() {
-            share.max(parameters.even_share * even)
+            share.max(parameters::EVEN_SHARE * even)
         } else {
-            mixed(share, even, parameters)
+            mixed(share, even)
         };
         self.allocation * share
     }
 }
 
 /// Mixes the share by traffic with the even share.
-pub(super) fn mixed(share: f64, even: f64, parameters: &Parameters) -> f64 {
-    (1.0 - parameters.even_share) * share + parameters.even_share * even
+pub(super) fn mixed(share: f64, even: f64) -> f64 {
+    (1.0 - parameters::EVEN_SHARE) * share + parameters::EVEN_SHARE * even
 }
 
 #[cfg(test)]
@@ -97,24 +97,19 @@ mod tests {
 
     #[test]
     fn a_scarce_allocation_follows_the_traffic() {
-        let parameters = Parameters::default();
         let whole = Whole { offered: 3_000.0, allocation: 900.0, room: 900.0 };
         for (offered, rate) in [(1_000.0, 300.0), (3_000.0, 900.0), (0.0, 30.0)] {
-            assert!(
-                (whole.part(thirds(1.0), offered, None, &parameters).rate - rate).abs() < 1e-9,
-                "{offered}"
-            );
+            assert!((whole.part(thirds(1.0), offered, None).rate - rate).abs() < 1e-9, "{offered}");
         }
     }
 
     proptest! {
         #[test]
         fn the_parts_of_all_children_make_up_the_headroom(offered in prop::collection::vec(0.0..1e6_f64, 1..9)) {
-            let parameters = Parameters::default();
             let sum: f64 = offered.iter().sum();
             let child = Child { presence: 1.0, presences: offered.len() as f64 };
             let parts: Vec<f64> =
-                offered.iter().map(|own| child.headroom_part(sum, *own, &parameters)).collect();
+                offered.iter().map(|own| child.headroom_part(sum, *own)).collect();
             prop_assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-9);
             prop_assert!(parts.iter().all(|part| *part >= 0.6 / child.presences - 1e-12));
         }
@@ -122,11 +117,10 @@ mod tests {
 
     #[test]
     fn an_idle_key_is_divided_evenly() {
-        let parameters = Parameters::default();
         let whole = Whole { offered: 0.0, allocation: 0.0, room: 900.0 };
-        let part = whole.part(thirds(1.0), 0.0, None, &parameters);
+        let part = whole.part(thirds(1.0), 0.0, None);
         assert!((part.cap - 300.0).abs() < 1e-9 && part.rate > 300.0 + 70.0, "{part:?}");
-        assert_eq!(whole.part(thirds(0.0), 0.0, None, &parameters), Part { rate: 0.0, cap: 0.0 });
+        assert_eq!(whole.part(thirds(0.0), 0.0, None), Part { rate: 0.0, cap: 0.0 });
     }
 
     proptest! {
@@ -136,15 +130,14 @@ mod tests {
         fn the_parts_sum_to_the_whole(
             offered in prop::collection::vec(0.0..1e5, 1..8), allocation in 0.0..1e5, extra in 0.0..1e5,
         ) {
-            let parameters = Parameters::default();
             let sum: f64 = offered.iter().sum();
             let allocation: f64 = sum.min(allocation);
             let whole = Whole { offered: sum, allocation, room: allocation + extra };
             let child = Child { presence: 1.0, presences: offered.len() as f64 };
-            let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, None, &parameters)).collect();
+            let parts: Vec<Part> = offered.iter().map(|o| whole.part(child, *o, None)).collect();
             let caps: f64 = parts.iter().map(|part| part.cap).sum();
             prop_assert!((caps - whole.room).abs() < 1e-6 * whole.room.max(1.0));
-            let holds: f64 = offered.iter().map(|o| whole.hold(child, *o, true, &parameters)).sum();
+            let holds: f64 = offered.iter().map(|o| whole.hold(child, *o, true)).sum();
             prop_assert!(holds >= allocation * (1.0 - 1e-9) && holds <= allocation * (1.1 + 1e-9));
             if whole.is_scarce() {
                 let rates: f64 = parts.iter().map(|part| part.rate).sum();

@@ -50,7 +50,7 @@ impl<P> History<P> {
     }
 
     /// Returns true if the controller has confirmed all that was sent.
-    pub(super) const fn is_confirmed(&self) -> bool {
+    pub(super) fn is_confirmed(&self) -> bool {
         self.confirmed.covers(self.tally.counts)
     }
 

@@ -115,7 +115,7 @@ impl ReportDecoder {
         self.unfinished.is_some()
     }
 
-    fn decode_part(&mut self, part: wire::Report) -> Result<Report, DecodeError> {
+    fn decode_part(&mut self, mut part: wire::Report) -> Result<Report, DecodeError> {
         if part.seq == 0 {
             return Err(DecodeError::Zero("seq"));
         }
@@ -129,7 +129,7 @@ impl ReportDecoder {
         check_len("evidence", part.evidence.len(), KEYS_PER_PART_MAX)?;
         check_len("tails", part.tails.len(), TAILS_MAX)?;
         let definitions = self.decode_definitions(&part.definitions)?;
-        let tallies = self.sent.apply(&part)?;
+        let tallies = self.sent.apply(&mut part)?;
         Ok(Report {
             seq: part.seq,
             more: false,

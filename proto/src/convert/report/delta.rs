@@ -2,37 +2,25 @@
 //! stream.
 
 use plimsoll_core::names::KeyId;
-use plimsoll_core::report::{Counts, Tallies, Tally};
+use plimsoll_core::report::{COLUMNS, Counts, Tallies, Tally};
 use prost::encoding::encoded_len_varint;
 
 use crate::convert::DecodeError;
 use crate::convert::scalars::check_column;
 use crate::wire::{self, Columns as WireColumns};
 
-/// Returns the fields of counts or of columns in one order.
-macro_rules! in_order {
-    ($type:ident, $from:expr) => {{
-        let $type {
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        } = $from;
-        [
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        ]
-    }};
+/// Returns the columns in the order of [`Counts::columns`].
+const fn columns_mut(columns: &mut WireColumns) -> [&mut Vec<u64>; COLUMNS] {
+    [
+        &mut columns.offered,
+        &mut columns.dropped,
+        &mut columns.guard_dropped,
+        &mut columns.would_dropped,
+        &mut columns.would_guard_dropped,
+        &mut columns.quota_dropped,
+        &mut columns.would_quota_dropped,
+        &mut columns.quota_repeated,
+    ]
 }
 
 /// The counts sent so far on one stream, equal at both of its ends. Indexed by the stream's key ids, which
@@ -81,10 +69,10 @@ impl SentCounts {
     ///
     /// # Errors
     /// When a column is not as long as the list of ids, an id has no definition, or a sum exceeds 64 bits.
-    pub(super) fn apply(&mut self, part: &wire::Report) -> Result<Tallies, DecodeError> {
+    pub(super) fn apply(&mut self, part: &mut wire::Report) -> Result<Tallies, DecodeError> {
         let keys = part.id_gaps.len();
-        let counts = Columns::new("count_deltas", part.count_deltas.as_ref(), keys)?;
-        let late = Columns::new("late_deltas", part.late_deltas.as_ref(), keys)?;
+        let counts = Columns::new("count_deltas", part.count_deltas.as_mut(), keys)?;
+        let late = Columns::new("late_deltas", part.late_deltas.as_mut(), keys)?;
         if !late.is_empty() && self.late.len() < self.counts.len() {
             self.late.resize(self.counts.len(), Counts::ZERO);
         }
@@ -109,12 +97,16 @@ impl SentCounts {
 }
 
 /// Columns of a part: each as long as the list of ids, or empty if all its numbers are zero.
-struct Columns<'a>([&'a [u64]; 8]);
+struct Columns<'a>([&'a [u64]; COLUMNS]);
 
 impl<'a> Columns<'a> {
-    fn new(field: &'static str, columns: Option<&'a WireColumns>, keys: usize) -> Result<Self, DecodeError> {
-        let Some(columns) = columns else { return Ok(Self([&[]; 8])) };
-        let columns: [&[u64]; 8] = in_order!(WireColumns, columns).map(Vec::as_slice);
+    fn new(
+        field: &'static str,
+        columns: Option<&'a mut WireColumns>,
+        keys: usize,
+    ) -> Result<Self, DecodeError> {
+        let Some(columns) = columns else { return Ok(Self([&[]; COLUMNS])) };
+        let columns = columns_mut(columns).map(|column| column.as_slice());
         for column in columns.iter().filter(|column| !column.is_empty()) {
             check_column(field, column.len(), keys)?;
         }
@@ -128,35 +120,27 @@ impl<'a> Columns<'a> {
     /// Adds the deltas of the key at index `at`. Returns `None` on overflow.
     #[inline]
     fn add(&self, at: usize, to: &mut Counts) -> Option<()> {
-        for (held, column) in in_order!(Counts, to).into_iter().zip(self.0) {
+        let mut sums = to.columns();
+        for (sum, column) in sums.iter_mut().zip(self.0) {
             if let Some(delta) = column.get(at) {
-                *held = held.checked_add(*delta)?;
+                *sum = sum.checked_add(*delta)?;
             }
         }
+        *to = Counts::of_columns(sums);
         Some(())
     }
 }
 
-/// Returns the counts in the order of the columns.
-const fn values(counts: Counts) -> [u64; 8] {
-    in_order!(Counts, counts)
-}
-
-/// Returns the columns in the order of [`values`].
-const fn columns_mut(columns: &mut WireColumns) -> [&mut Vec<u64>; 8] {
-    in_order!(WireColumns, columns)
-}
-
 /// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.
 pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
-    let deltas = values(delta.counts).into_iter().chain(values(delta.late));
+    let deltas = delta.counts.columns().into_iter().chain(delta.late.columns());
     deltas.chain([u64::from(gap)]).map(encoded_len_varint).sum()
 }
 
 /// Appends the deltas of one key to the columns.
 pub(super) fn push(columns: &mut Option<WireColumns>, delta: Counts) {
     let columns = columns_mut(columns.get_or_insert_default());
-    columns.into_iter().zip(values(delta)).for_each(|(column, delta)| column.push(delta));
+    columns.into_iter().zip(delta.columns()).for_each(|(column, delta)| column.push(delta));
 }
 
 /// Clears columns of zeros, and drops the columns if none is left.

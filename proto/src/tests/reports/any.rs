@@ -7,20 +7,8 @@ use crate::tests::*;
 
 fn any_counts() -> impl Strategy<Value = Counts> {
     let count = prop_oneof![0..1_000u64, any::<u64>()];
-    let columns: [_; 8] = std::array::from_fn(|_| count.clone());
-    columns.prop_map(|[offered, dropped, guard_dropped, would_dropped, would_guard_dropped, quotas @ ..]| {
-        let [quota_dropped, would_quota_dropped, quota_repeated] = quotas;
-        Counts {
-            offered,
-            dropped,
-            guard_dropped,
-            would_dropped,
-            would_guard_dropped,
-            quota_dropped,
-            would_quota_dropped,
-            quota_repeated,
-        }
-    })
+    let columns: [_; COLUMNS] = std::array::from_fn(|_| count.clone());
+    columns.prop_map(Counts::of_columns)
 }
 
 fn any_tally() -> impl Strategy<Value = Tally> {

@@ -3,7 +3,7 @@
 
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
-use plimsoll_core::law::{Guard, Parameters};
+use plimsoll_core::law::{Guard, parameters};
 use proptest::prelude::*;
 
 use super::super::*;
@@ -25,7 +25,7 @@ fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms 
 
 /// The depth of the pool of a client that has not measured its load yet, in whole tokens.
 fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
-    Guard::pool(pool, None, clients, Tokens::NONE, &Parameters::default()).depth.whole()
+    Guard::pool(pool, None, clients, Tokens::NONE).depth.whole()
 }
 
 /// A key that its tenant limit stops.
@@ -155,7 +155,7 @@ fn granted_tokens_pass_once_and_are_not_refilled() {
 #[test]
 fn granted_tokens_lapse_after_their_time_and_without_headroom() {
     let steps = |span: Duration| (span.as_millis() / TICK.as_millis()) as u32;
-    let lapse = steps(Parameters::default().grant_lapse);
+    let lapse = steps(parameters::GRANT_LAPSE);
     for (ticks, passes) in [(0, 20), (lapse - 1, 20), (lapse + 2, 0)] {
         let (mut client, own) = granted(20.0);
         client.run("acme", ticks, |_| 0);
@@ -275,7 +275,7 @@ proptest! {
             ..pool(Some(shared), 1e12)
         };
         client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e12))]);
-        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, Tokens::NONE, &Parameters::default());
+        let most = Guard::pool(&zone, Some(Rate::ZERO), 1, Tokens::NONE);
         let ticks = offered.len() as u32;
         let passed = f64::from(client.run("acme", ticks, |tick| offered[tick as usize - 1]));
         let refills = most.rate.per_second() * TICK.as_secs_f64() * f64::from(ticks);

@@ -93,7 +93,7 @@ fn rate_below_the_limit_has_a_margin_for_noise() {
     let values = fleet.zones[0].values("acme").unwrap();
     assert_eq!(fleet.zones[0].ratio("acme"), Some(0.0));
     let (rate, cap) = (values.rate.unwrap().per_second(), values.cap.unwrap().per_second());
-    check_near(rate, cap + Parameters::default().margin(cap), 1e-3);
+    check_near(rate, cap + plimsoll_core::law::parameters::margin(cap), 1e-3);
 }
 
 #[test]
