@@ -14,18 +14,18 @@ use plimsoll_core::report::{Report, ReportedMode};
 use super::Zone;
 
 impl Child for Zone {
-    fn on_open(&mut self, now: MonoTime) {
+    fn on_open(&mut self, _: MonoTime) {
         self.upstream.open();
         // What the policy named before it may name no more, but only a controller can tell.
         let named = self.board.iter().filter(|(_, posted)| posted.terms().named);
-        self.upstream.subscriptions.open(now, named.map(|(bucket, _)| bucket));
+        self.upstream.subscriptions.open(named.map(|(bucket, _)| bucket));
         self.kills.on_open();
     }
 
     fn report(&mut self, now: MonoTime) -> Report {
         let counting = !self.warmup.withholds();
         let is_greeting = self.upstream.begin_report();
-        let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take(now);
+        let (subscriptions, unsubscriptions) = self.upstream.subscriptions.take();
         let mut report = Report {
             identity: is_greeting.then(|| self.identity.clone()),
             time: counting.then_some(now),
@@ -58,6 +58,9 @@ impl Child for Zone {
         self.upstream.on_acknowledgement(&directives);
         let is_new_policy =
             self.upstream.accept(now, &directives).inspect_err(|_| self.counters.stale += 1)?;
+        if is_new_policy {
+            self.upstream.subscriptions.ask_again();
+        }
         let mut decided = is_new_policy || self.schedule.pushes.is_new_epoch(self.upstream.epoch());
         if directives.epoch.is_some() {
             self.upstream.subscriptions.on_epoch(now);

@@ -255,7 +255,7 @@ impl Zone {
 
     /// The buckets that found no room: their requests are admitted, whatever the policy says.
     pub fn unprotected(&self) -> impl Iterator<Item = &Bucket> {
-        self.room.refused.names()
+        self.room.refused.iter().map(|(bucket, _)| bucket)
     }
 
     /// Takes the buckets that began to find no room since the last call.

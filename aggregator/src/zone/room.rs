@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_core::directive::BucketDirective;
-use plimsoll_core::exchange::{Asker, NoRoom, StreamId};
+use plimsoll_core::exchange::{LatestNames, StreamId, UNUSED};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Report, Role};
@@ -14,24 +14,35 @@ use super::Zone;
 
 /// The interval of the search for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
+/// The same interval while there is no room.
+const SWEEP_IF_FULL: Duration = Duration::from_secs(1);
 
 /// The buckets without room, and the search for idle ones.
 #[derive(Debug)]
 pub(super) struct Room {
-    pub(super) refused: NoRoom,
+    pub(super) refused: LatestNames,
     per_client_max: usize,
     swept: MonoTime,
 }
 
 impl Room {
     pub(super) fn new(per_client_max: usize) -> Self {
-        Self { refused: NoRoom::default(), per_client_max, swept: MonoTime::ZERO }
+        Self { refused: LatestNames::default(), per_client_max, swept: MonoTime::ZERO }
     }
 }
 
 impl Zone {
     /// Subscribes a child to the buckets in its report. Buckets that are new here are asked of the parent.
     pub(super) fn subscribe(&mut self, now: MonoTime, stream: StreamId, report: &Report) {
+        if report.subscriptions.is_empty()
+            && report.unsubscriptions.is_empty()
+            && report.definitions.is_empty()
+        {
+            return;
+        }
+        if self.upstream.subscriptions.is_full() {
+            self.drop_idle_buckets(now);
+        }
         let Some(child) = self.downstream.sessions.by_stream(stream) else {
             debug_assert!(false, "{stream:?} has no session");
             return;
@@ -39,7 +50,9 @@ impl Zone {
         report.unsubscriptions.iter().for_each(|bucket| child.unsubscribe(bucket));
         let subscriptions = &mut self.upstream.subscriptions;
         let max = subscriptions.max_of(child.identity.role == Role::Client, self.room.per_client_max);
-        let mut asker = None;
+        let is_named = |bucket: &Bucket| self.board.get(bucket).is_some_and(|posted| posted.terms().named);
+        let taken = child.subscriptions().filter(|bucket| !is_named(bucket)).count();
+        let mut places = max.saturating_sub(taken);
         let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
         let mut before = None;
         for bucket in report.subscriptions.iter().chain(of_keys) {
@@ -47,15 +60,16 @@ impl Zone {
             if before.replace(bucket) == Some(bucket) {
                 continue;
             }
-            if !self.board.get(bucket).is_some_and(|posted| posted.terms().named) {
-                let asker = asker.get_or_insert_with(|| Asker::from(&child.identity));
-                if !subscriptions.ask(now, asker, max, bucket) {
+            if !is_named(bucket) {
+                let is_new = !child.is_subscribed(bucket);
+                if is_new && places == 0 || !subscriptions.ask(now, bucket) {
                     self.counters.rejected += 1;
-                    self.room.refused.on_refused(now, asker, bucket);
+                    self.room.refused.note(now, bucket);
                     continue;
                 }
+                places -= usize::from(is_new);
             }
-            self.room.refused.on_room(bucket);
+            self.room.refused.remove(bucket);
             if child.identity.role == Role::Client && !child.is_subscribed(bucket) {
                 self.downstream.newcomers.on_subscription(now, child.identity.instance, bucket);
             }
@@ -73,7 +87,7 @@ impl Zone {
         let held = self.board.get(bucket).map(|posted| posted.terms().named);
         if directive.terms.named {
             self.upstream.subscriptions.on_named(bucket);
-            self.room.refused.on_room(bucket);
+            self.room.refused.remove(bucket);
             if held != Some(true) {
                 self.downstream.subscribe_aggregators(bucket);
             }
@@ -83,16 +97,23 @@ impl Zone {
         directive.terms.named || held.is_some() || self.upstream.subscriptions.contains(bucket)
     }
 
-    /// Drops the buckets that the policy does not name, that no child has asked for within a lease and that
-    /// have no traffic, once all of their counts are confirmed.
+    /// Drops the buckets that the policy does not name, that no child is subscribed to and that have
+    /// no traffic, once all of their counts are confirmed.
     pub(super) fn drop_idle_buckets(&mut self, now: MonoTime) {
-        if now.since(self.room.swept) < SWEEP {
+        // Names that a child asked for and gave up leave no later than others need their room.
+        let is_full = self.upstream.subscriptions.is_full();
+        let (interval, unused_for) = if is_full { (SWEEP_IF_FULL, Duration::ZERO) } else { (SWEEP, UNUSED) };
+        if now.since(self.room.swept) < interval {
             return;
         }
         self.room.swept = now;
         self.room.refused.prune(now);
-        let lapsed: Vec<Bucket> = self.upstream.subscriptions.lapsed(now).cloned().collect();
-        let gone: BTreeSet<Bucket> = lapsed.into_iter().filter(|bucket| self.keys.retire(bucket)).collect();
+        let subscriptions = &mut self.upstream.subscriptions;
+        for child in self.downstream.sessions.connected() {
+            child.subscriptions().for_each(|bucket| subscriptions.on_use(now, bucket));
+        }
+        let unused: Vec<Bucket> = subscriptions.unused(now, unused_for).cloned().collect();
+        let gone: BTreeSet<Bucket> = unused.into_iter().filter(|bucket| self.keys.retire(bucket)).collect();
         if gone.is_empty() {
             return;
         }

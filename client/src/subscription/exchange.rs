@@ -92,7 +92,7 @@ impl Subscription {
         let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
         let routing = self.routing.as_ref();
         let is_wanted = |bucket| routing.is_none_or(|routing| routing.assignment.is_subscribed(bucket, id));
-        let subscribed = session.subscribe(now, self.buckets.len(), is_wanted);
+        let subscribed = session.subscribe(self.buckets.len(), is_wanted);
         let greets = session.greet();
         let established = if greets { self.established(id) } else { BTreeSet::new() };
         let unapplied = self.unapplied(id);

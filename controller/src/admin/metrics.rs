@@ -55,7 +55,7 @@ fn controller(page: &mut Page, status: &Status, brain: &Brain) {
     gauge("plimsoll_kill_claims", help, status.kill_claims.len() as f64);
     let help =
         "Buckets without room, which are unprotected whatever the policy says; 64 of them are told apart.";
-    gauge("plimsoll_buckets_unprotected", help, brain.buckets.no_room.names().count() as f64);
+    gauge("plimsoll_buckets_unprotected", help, brain.buckets.no_room.iter().count() as f64);
     let help = "1 once the controller sends its own rates; 0 during a takeover, while zones keep the rates they have, and before the \
         first traffic.";
     gauge("plimsoll_takeover_complete", help, flag(status.leading));

@@ -55,6 +55,9 @@ pub struct Status {
     /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
     #[serde(default)]
     pub unprotected: Vec<Bucket>,
+    /// The latest names of buckets that clients ask for and the policy does not cover, at most 64.
+    #[serde(default)]
+    pub unlisted: Vec<UnlistedStatus>,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
     /// Why the state is not the one that the fleet knew, until an operator acknowledges it; null if it is.
@@ -71,6 +74,31 @@ pub struct Status {
     pub aggregators: Vec<AggregatorStatus>,
 }
 
+/// The name of a bucket that clients ask for and the policy does not cover.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UnlistedStatus {
+    /// The name.
+    pub bucket: Bucket,
+    /// The bucket of the policy with the most similar name.
+    pub nearest: Option<String>,
+    /// The number of times that aggregators asked for it.
+    pub times: u64,
+    /// Seconds since the latest of these times.
+    pub age_s: f64,
+}
+
+impl UnlistedStatus {
+    fn list(brain: &Brain, now: MonoTime) -> Vec<Self> {
+        let each = brain.buckets.unlisted.iter().map(|(bucket, asked)| Self {
+            bucket: bucket.clone(),
+            nearest: asked.nearest.and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
+            times: asked.times,
+            age_s: now.since(asked.at).as_secs_f64(),
+        });
+        each.collect()
+    }
+}
+
 /// One bucket.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BucketStatus {
@@ -84,9 +112,6 @@ pub struct BucketStatus {
     pub queried: Option<Queried>,
     /// The mode in force; shadow while killed, and unknown if no entry matches.
     pub mode: ShownMode,
-    /// The bucket of the policy with the most similar name, if no entry matches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nearest: Option<String>,
     /// True while it is killed, alone or with the fleet.
     pub killed: bool,
     /// Connected clients that carry out less than this mode: those that are killed locally, and those that hold a kill
@@ -240,7 +265,6 @@ impl Status {
                     .map(|learned| brain.limits.history.status(&protected.name, learned)),
                 queried: Queried::of(brain, &protected.name, now),
                 mode: Some(mode).filter(|_| protected.listing != Listing::None).into(),
-                nearest: protected.unlisted.and_then(|unlisted| unlisted.nearest().map(str::to_owned)),
                 killed: durable.kill_of(&protected.name).is_on(),
                 clients_unapplied: unapplied.get(&protected.name).copied().unwrap_or_default(),
                 file_mode: stage.map(|stage| stage.file),
@@ -291,7 +315,8 @@ impl Status {
             killed: durable.kill.is_killed(),
             killed_locally: brain.killed_locally(),
             kill_claims: Claimed::list(brain.kill_claims()),
-            unprotected: brain.buckets.no_room.names().cloned().collect(),
+            unprotected: brain.buckets.no_room.iter().map(|(bucket, _)| bucket.clone()).collect(),
+            unlisted: UnlistedStatus::list(brain, now),
             leading: brain.takeover.leading,
             state_lost: durable.loss.clone(),
             clients: brain.sessions.connected().map(|child| child.clients).fold(0, u32::saturating_add),

@@ -249,13 +249,17 @@ impl Brain {
                 self.add_bucket(bucket, Listing::Exact);
             }
         }
+        for bucket in self.buckets.on_policy(&policy) {
+            if !self.buckets.contains(&bucket) {
+                self.add_bucket(&bucket, Listing::Pattern);
+            }
+        }
         self.keys.on_policy(&policy);
         self.limits.on_policy(&policy);
         for bucket in self.buckets.iter_mut() {
             let limit = self.limits.of(&policy, &bucket.name);
             bucket.configure(&policy, limit);
         }
-        self.buckets.on_policy(self.last_tick.at, &policy);
         // Every key is added again below, new ones included.
         self.keys.take_new();
         for (id, key) in self.keys.iter() {

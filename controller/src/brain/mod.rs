@@ -29,8 +29,7 @@ mod traffic;
 
 use std::sync::Arc;
 
-use plimsoll_core::directive::{Board, Epoch};
-use plimsoll_core::exchange::Asker;
+use plimsoll_core::directive::{Board, BucketDirective, Epoch, Terms};
 use plimsoll_core::exchange::liveness::Progress;
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::KillRelay;
@@ -151,18 +150,6 @@ impl Brain {
         Self { sessions: self.sessions.with_decisions_per_s_max(decisions_per_s_max), ..self }
     }
 
-    /// Makes a bucket known that a child asks for, and kept for another lease. Returns false if there is no room
-    /// for it.
-    fn ensure_bucket(&mut self, now: MonoTime, asker: &Asker, name: &Bucket) -> bool {
-        let known = self.buckets.get(name).map(|bucket| bucket.listing);
-        let listing = known.unwrap_or_else(|| Listing::of(&self.policies.in_force, name));
-        let has_room = self.buckets.ask(now, asker, name, listing);
-        if has_room && known.is_none() {
-            self.add_bucket(name, listing);
-        }
-        has_room
-    }
-
     fn add_bucket(&mut self, name: &Bucket, listing: Listing) {
         let policy = &self.policies.in_force;
         let limit = self.limits.of(policy, name);
@@ -195,6 +182,17 @@ impl Brain {
             for bucket in buckets.as_slice() {
                 if bucket.listing == Listing::Exact || child.is_subscribed(&bucket.name) {
                     board.apply(&bucket.directive(place, policy, durable));
+                }
+            }
+            for (bucket, asked) in buckets.unlisted.iter().filter(|(bucket, _)| child.is_subscribed(bucket)) {
+                let terms = Terms { unlisted: asked.nearest, ..Terms::default() };
+                if terms.unlisted.is_some() {
+                    board.apply(&BucketDirective {
+                        bucket: bucket.clone(),
+                        whole: true,
+                        terms,
+                        keys: Vec::new(),
+                    });
                 }
             }
         });

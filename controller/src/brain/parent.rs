@@ -1,15 +1,19 @@
 //! The brain as the parent of aggregators: takes their reports, and answers with directives.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Message};
 use plimsoll_core::exchange::sessions::Head;
-use plimsoll_core::exchange::{Asker, Parent, StreamId, StreamRejected};
+use plimsoll_core::exchange::{NAMES_MAX, Parent, StreamId, StreamRejected};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, Entered, Origin, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
 use crate::aggregators::Place;
+use crate::bucket::Listing;
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
@@ -154,27 +158,65 @@ impl Brain {
     /// Makes the buckets of a report known, and sends their directives from now on. Returns true if the
     /// aggregator was not sent those of one of them before.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
-        let Some(asker) = self.sessions.by_stream(stream).map(|child| Asker::from(&child.identity)) else {
-            return false;
-        };
-        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
-        let (mut latest, mut any_new) = (None, false);
-        for bucket in report.unsubscriptions.iter().filter(|bucket| !self.policies.in_force.is_exact(bucket))
-        {
-            self.sessions.by_stream(stream).into_iter().for_each(|child| child.unsubscribe(bucket));
+        let policy = Arc::clone(&self.policies.in_force);
+        let Some(child) = self.sessions.by_stream(stream) else { return false };
+        for bucket in report.unsubscriptions.iter().filter(|bucket| !policy.is_exact(bucket)) {
+            child.unsubscribe(bucket);
         }
+        let of_keys = report.definitions.values().map(|definition| &definition.key.bucket);
+        let (mut latest, mut any_new, mut unlisted) = (None, false, Vec::new());
+        let (mut room, mut places) = (self.buckets.room(), None);
         for bucket in report.subscriptions.iter().chain(of_keys) {
             // The keys of a bucket often follow each other.
             if latest.replace(bucket) == Some(bucket) {
                 continue;
             }
-            if self.ensure_bucket(now, &asker, bucket)
-                && let Some(child) = self.sessions.by_stream(stream)
-            {
-                any_new |= !child.is_subscribed(bucket);
-                child.subscribe(bucket);
+            let Some(child) = self.sessions.by_stream(stream).filter(|child| !child.is_subscribed(bucket))
+            else {
+                continue;
+            };
+            match Listing::of(&policy, bucket) {
+                Listing::Exact => child.subscribe(bucket),
+                Listing::None => {
+                    unlisted.push(bucket);
+                    continue;
+                }
+                Listing::Pattern => {
+                    let taken = || child.subscriptions().filter(|bucket| !policy.is_exact(bucket)).count();
+                    let places = places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
+                    let is_known = self.buckets.contains(bucket);
+                    if *places == 0 || !is_known && room == 0 {
+                        self.buckets.no_room.note(now, bucket);
+                        continue;
+                    }
+                    *places -= 1;
+                    child.subscribe(bucket);
+                    if !is_known {
+                        room -= 1;
+                        self.add_bucket(bucket, Listing::Pattern);
+                    }
+                }
+            }
+            any_new = true;
+        }
+        self.note_unlisted(now, stream, &unlisted);
+        any_new
+    }
+
+    /// Remembers the latest names that no policy covers, which are answered with the one that is similar.
+    fn note_unlisted(&mut self, now: MonoTime, stream: StreamId, names: &[&Bucket]) {
+        let skipped = names.len().saturating_sub(NAMES_MAX);
+        self.buckets.unlisted.count += skipped as u64;
+        let mut displaced = BTreeSet::new();
+        for name in names.iter().skip(skipped) {
+            displaced.extend(self.buckets.unlisted.note(now, name));
+            if let Some(child) = self.sessions.by_stream(stream) {
+                child.subscribe(name);
             }
         }
-        any_new
+        if !displaced.is_empty() {
+            self.sessions.unsubscribe(&displaced);
+            self.aggregators.remove_buckets(&displaced);
+        }
     }
 }

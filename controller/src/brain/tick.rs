@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
+use plimsoll_core::exchange::sessions::Child;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::stats::AdmissionFigures;
@@ -10,7 +11,7 @@ use plimsoll_core::stats::AdmissionFigures;
 use super::{Brain, LastTick};
 use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
-use crate::bucket::Tick;
+use crate::bucket::{Buckets, Tick};
 
 /// The interval of the search for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -85,22 +86,28 @@ impl Brain {
         }
     }
 
-    /// Drops the buckets that the policy does not list by name, that no aggregator has asked for within a lease
-    /// and that have no traffic. The counts of one that comes back begin at zero here; none are lost.
+    /// Drops the buckets that the policy does not list by name, that no aggregator is subscribed to and that have no traffic. The counts of one that comes back begin at zero here; none are lost.
     fn drop_idle_buckets(&mut self, now: MonoTime) {
         if now.since(self.swept) < SWEEP {
             return;
         }
         self.swept = now;
         self.buckets.no_room.prune(now);
-        let lapsed = self.buckets.as_slice().iter().filter(|bucket| {
-            self.buckets.has_lapsed(now, bucket)
+        self.buckets.unlisted.prune(now);
+        for bucket in self.sessions.connected().flat_map(Child::subscriptions) {
+            if let Some(state) = self.buckets.get_mut(bucket) {
+                state.used = now;
+            }
+        }
+        let has_room = self.buckets.room() > 0;
+        let unused = self.buckets.as_slice().iter().filter(|bucket| {
+            Buckets::is_unused(now, bucket, has_room)
                 && bucket.keys().all(|key| {
                     self.keys.is_idle(now, key) && !self.aggregators.is_held(key, &self.parameters)
                 })
         });
         let (mut gone, mut keys) = (BTreeSet::<Bucket>::new(), HashSet::<KeyId>::new());
-        for bucket in lapsed {
+        for bucket in unused {
             gone.insert(bucket.name.clone());
             keys.extend(bucket.keys());
         }

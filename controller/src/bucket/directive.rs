@@ -39,7 +39,7 @@ impl BucketState {
             whole: true,
             terms: Terms {
                 named: self.listing == Listing::Exact,
-                unlisted: self.unlisted,
+                unlisted: None,
                 limit: self.divided_limit(),
                 mode: self.mode(durable),
                 kill: durable.kill_of(&self.name),

@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
-use plimsoll_core::directive::{Headroom, NewShare, Unlisted};
+use plimsoll_core::directive::{Headroom, NewShare};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, Part};
 use plimsoll_core::names::{Bucket, KeyId, Tenant};
-use plimsoll_core::quantity::{DropRatio, Limit, Rate};
+use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::quota::BucketQuotas;
 use plimsoll_core::rollout::Cohort;
 use plimsoll_core::stats::AdmissionCheck;
@@ -42,8 +42,8 @@ pub(crate) struct BucketState {
     pub(crate) entry: Option<String>,
     /// How the policy lists it.
     pub(crate) listing: Listing,
-    /// Set once the policy was searched for a similar name, if it does not list the bucket.
-    pub(crate) unlisted: Option<Unlisted>,
+    /// The latest time at which a child was subscribed to it.
+    pub(crate) used: MonoTime,
     /// The requests/s that may pass over all zones.
     pub(crate) limit: Limit,
     terms: PolicyTerms,
@@ -128,7 +128,7 @@ impl BucketState {
             name,
             entry: None,
             listing,
-            unlisted: None,
+            used: MonoTime::ZERO,
             limit: Limit::Unknown,
             terms: PolicyTerms::default(),
             tenants: BucketTenants::default(),
@@ -199,7 +199,7 @@ impl BucketState {
     pub(crate) fn configure(&mut self, policy: &Policy, limit: Limit) {
         let of_bucket = policy.bucket(&self.name);
         self.entry = policy.entry(&self.name);
-        (self.listing, self.unlisted) = (Listing::of(policy, &self.name), None);
+        self.listing = Listing::of(policy, &self.name);
         self.limit = limit;
         self.terms = PolicyTerms::of(of_bucket, self.name.as_str());
         self.candidate = Candidate::configured(self.candidate, of_bucket);

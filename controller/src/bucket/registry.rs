@@ -1,19 +1,20 @@
 //! Every bucket that the controller knows. Those that the policy lists by their exact name always have room;
-//! those that children ask for have room of their own, and leave when nothing needs them.
+//! those that a pattern covers have room of their own, and leave when nothing needs them. Of names that nothing covers only the latest
+//! are remembered.
 
 use std::collections::{BTreeSet, HashMap};
 
 use plimsoll_core::directive::Unlisted;
-use plimsoll_core::exchange::{AskedBuckets, Asker, Lease, NoRoom};
+use plimsoll_core::exchange::{LatestNames, UNUSED};
 use plimsoll_core::names::{Bucket, nearest};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::Policy;
 
 use super::{BucketState, Scratch};
 
-/// Asked buckets at most that a pattern of the policy covers, and as many again that nothing in it covers.
+/// Buckets at most that a pattern of the policy covers.
 const ASKED_MAX: usize = 5_000;
-/// Keys at most that follow from asked buckets, since each has an entry for every listed tenant.
+/// Keys at most that follow from such buckets, since each has an entry for every listed tenant.
 const ASKED_KEYS_MAX: usize = 400_000;
 
 /// Comparisons of names in one search for similar names, beside those of its last bucket.
@@ -36,12 +37,12 @@ pub(crate) enum Listing {
 pub(crate) struct Buckets {
     states: Vec<BucketState>,
     by_name: HashMap<Bucket, usize>,
-    /// The asked buckets that a pattern of the policy covers.
-    patterned: AskedBuckets,
-    /// Those that nothing in it covers.
-    unlisted: AskedBuckets,
-    /// Buckets that found no room.
-    pub(crate) no_room: NoRoom,
+    /// Buckets at most that a pattern of the policy covers.
+    patterned_max: usize,
+    /// Buckets that a pattern covers and that found no room.
+    pub(crate) no_room: LatestNames,
+    /// Names that nothing in the policy covers.
+    pub(crate) unlisted: LatestNames,
     scratch: Scratch,
 }
 
@@ -63,53 +64,42 @@ impl Listing {
 // === impl Buckets ===
 
 impl Buckets {
-    /// Bounds asked buckets by the number of tenants that a policy lists. Every bucket has the listing of this
-    /// policy by now; those that the policy no longer names have one more lease.
-    pub(crate) fn on_policy(&mut self, now: MonoTime, policy: &Policy) {
-        let max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
-        self.patterned.set_max(max);
-        self.unlisted.set_max(max);
-        for state in &self.states {
-            let (name, patterned, unlisted) = (&state.name, &mut self.patterned, &mut self.unlisted);
-            let lease = patterned.take(name).or_else(|| unlisted.take(name)).unwrap_or(Lease::kept(now));
-            match state.listing {
-                Listing::Exact => {}
-                Listing::Pattern => patterned.put(name.clone(), lease),
-                Listing::None => unlisted.put(name.clone(), lease),
-            }
-        }
+    /// Bounds the buckets that a pattern covers by the number of tenants that a policy lists, whose search for similar
+    /// names begins anew. Returns the names that it covers and the one before did not.
+    pub(crate) fn on_policy(&mut self, policy: &Policy) -> Vec<Bucket> {
+        self.patterned_max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
+        let covered = self.unlisted.iter().map(|(name, _)| name);
+        let covered = covered.filter(|name| Listing::of(policy, name) != Listing::None).cloned();
+        let covered: Vec<Bucket> = covered.collect();
+        covered.iter().for_each(|name| self.unlisted.remove(name));
+        self.unlisted.iter_mut().for_each(|(_, asked)| asked.nearest = None);
+        covered
     }
 
-    /// Begins another lease of a bucket that a child asks for, which takes a place of its listing. Returns false
-    /// if there is none: each child has half of them. What the policy names needs none.
-    pub(crate) fn ask(&mut self, now: MonoTime, asker: &Asker, name: &Bucket, listing: Listing) -> bool {
-        let asked = match listing {
-            Listing::Exact => return true,
-            Listing::Pattern => &mut self.patterned,
-            Listing::None => &mut self.unlisted,
-        };
-        let has_room = asked.ask(now, asker, asked.half(), name);
-        if has_room {
-            self.no_room.on_room(name);
-        } else {
-            self.no_room.on_refused(now, asker, name);
-        }
-        has_room
+    /// Returns the number of buckets that still find room as a pattern covers them.
+    pub(crate) fn room(&self) -> usize {
+        let patterned = self.states.iter().filter(|state| state.listing == Listing::Pattern).count();
+        self.patterned_max.saturating_sub(patterned)
     }
 
-    /// Returns true if the policy does not name the bucket and no child has asked for it within a lease.
-    pub(crate) fn has_lapsed(&self, now: MonoTime, bucket: &BucketState) -> bool {
+    /// The buckets that one child may ask for by patterns: half of the room, so that it never takes all.
+    pub(crate) const fn places(&self) -> usize {
+        self.patterned_max.div_ceil(2)
+    }
+
+    /// Returns true if the policy does not name the bucket and no child needs it, or has lately while there is room.
+    pub(crate) fn is_unused(now: MonoTime, bucket: &BucketState, has_room: bool) -> bool {
         match bucket.listing {
             Listing::Exact => false,
-            Listing::Pattern => self.patterned.has_lapsed(now, &bucket.name),
-            Listing::None => self.unlisted.has_lapsed(now, &bucket.name),
+            Listing::Pattern => bucket.used != now && (!has_room || now.since(bucket.used) >= UNUSED),
+            Listing::None => true,
         }
     }
 
     /// Adds a bucket that is not known yet.
     pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> Option<&mut BucketState> {
         debug_assert!(!self.contains(name), "bucket {name} is known already");
-        self.no_room.on_room(name);
+        self.no_room.remove(name);
         self.by_name.insert(name.clone(), self.states.len());
         self.states.push(BucketState::new(name.clone(), listing));
         self.states.last_mut()
@@ -119,8 +109,6 @@ impl Buckets {
     pub(crate) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
         self.states.retain(|state| !gone.contains(&state.name));
         self.by_name = self.states.iter().map(|state| state.name.clone()).zip(0..).collect();
-        self.patterned.remove(gone);
-        self.unlisted.remove(gone);
     }
 
     /// Returns true if the bucket is known.
@@ -148,18 +136,16 @@ impl Buckets {
         self.states.iter_mut()
     }
 
-    /// Searches the policy for names similar to those of some buckets that it does not list; the next call goes on
-    /// with others. A search happens once for each bucket and policy.
+    /// Searches the policy for names similar to some of those that it does not cover; the next call goes on with others. A
+    /// search happens once for each name and policy.
     pub(crate) fn find_nearest(&mut self, policy: &Policy) {
         let mut budget = COMPARISONS_MAX;
-        let unsearched =
-            |state: &&mut BucketState| state.listing == Listing::None && state.unlisted.is_none();
-        for state in self.states.iter_mut().filter(unsearched) {
-            let name = state.name.as_str();
+        for (name, asked) in self.unlisted.iter_mut().filter(|(_, asked)| asked.nearest.is_none()) {
+            let name = name.as_str();
             let mut known = policy.exact_buckets().map(|(name, _)| name.as_str());
             let nearest = nearest(name, &mut known).map(str::to_owned);
             let nearest = nearest.or_else(|| nearest_of_patterns(name, policy));
-            state.unlisted = Some(Unlisted::new(nearest.and_then(|name| Bucket::new(&name).ok()).as_ref()));
+            asked.nearest = Some(Unlisted::new(nearest.and_then(|name| Bucket::new(&name).ok()).as_ref()));
             budget = budget.saturating_sub(policy.entries().count().max(1));
             if budget == 0 {
                 break;
@@ -193,9 +179,6 @@ fn nearest_of_patterns(name: &str, policy: &Policy) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_core::exchange::LEASE;
-    use plimsoll_core::names::{Name, Zone};
-    use plimsoll_core::report::{Identity, InstanceId, Role};
     use plimsoll_policy::Source;
 
     fn name(number: usize) -> Bucket {
@@ -210,39 +193,29 @@ mod tests {
         Policy::read(policy, Source { name: "tenants.yaml", text: &tenants }).unwrap().0
     }
 
-    fn asker(name: &str) -> Asker {
-        let name_of = |name| Name::new(name).unwrap();
-        Asker::from(&Identity {
-            instance: InstanceId(1),
-            name: name_of(name),
-            service: name_of("plimsoll"),
-            zone: Zone::new("a").unwrap(),
-            role: Role::Aggregator,
-        })
-    }
-
-    fn ask(buckets: &mut Buckets, of: &str, number: usize, listing: Listing) -> bool {
-        let has_room = buckets.ask(MonoTime::ZERO, &asker(of), &name(number), listing);
-        has_room && (buckets.contains(&name(number)) || buckets.add(&name(number), listing).is_some())
+    #[test]
+    fn many_listed_tenants_leave_room_for_fewer_patterned_buckets() {
+        for (tenants, room) in [(1, ASKED_MAX), (4_000, 100)] {
+            let mut buckets = Buckets::default();
+            assert_eq!(buckets.on_policy(&policy(tenants)), []);
+            assert_eq!((buckets.room(), buckets.places()), (room, room / 2));
+            (0..room).for_each(|number| assert!(buckets.add(&name(number), Listing::Pattern).is_some()));
+            assert_eq!(buckets.room(), 0);
+            buckets.remove(&BTreeSet::from([name(7)]));
+            assert!(buckets.room() == 1 && !buckets.contains(&name(7)));
+            assert!(buckets.get(&name(8)).unwrap().name == name(8));
+        }
     }
 
     #[test]
-    fn asked_buckets_are_bounded_and_leave_the_room_of_the_others() {
+    fn unlisted_name_that_a_policy_covers_is_returned() {
         let mut buckets = Buckets::default();
-        buckets.on_policy(MonoTime::ZERO, &policy(1));
-        let half = ASKED_MAX / 2;
-        assert!((0..half).all(|number| ask(&mut buckets, "a", number, Listing::None)));
-        assert!(!ask(&mut buckets, "a", 20_000, Listing::None));
-        assert!((half..ASKED_MAX).all(|number| ask(&mut buckets, "b", number, Listing::None)));
-        assert!(!ask(&mut buckets, "c", 20_000, Listing::None));
-        assert!((5_000..7_500).all(|number| ask(&mut buckets, "a", number, Listing::Pattern)), "a pattern");
-        assert!(!ask(&mut buckets, "a", 20_001, Listing::Pattern));
-        assert!((10_000..20_000).all(|number| ask(&mut buckets, "a", number, Listing::Exact)), "the policy");
-        assert_eq!(buckets.no_room.names().count(), 2);
-        buckets.remove(&BTreeSet::from([name(7), name(5_007)]));
-        assert!(!buckets.contains(&name(7)) && buckets.get(&name(8)).unwrap().name == name(8));
-        assert!(ask(&mut buckets, "a", 20_000, Listing::None));
-        assert!(buckets.no_room.names().eq([&name(20_001)]));
+        ["a", "api/x", "c"].iter().for_each(|name| {
+            buckets.unlisted.note(MonoTime::ZERO, &Bucket::new(name).unwrap());
+        });
+        let covered = buckets.on_policy(&policy(1));
+        assert!(covered.iter().map(Bucket::as_str).eq(["a", "api/x"]));
+        assert!(buckets.unlisted.iter().map(|(name, _)| name.as_str()).eq(["c"]));
     }
 
     #[test]
@@ -252,24 +225,18 @@ mod tests {
         let tenants = Source { name: "tenants.yaml", text: "tenants:\n  default: {}\n" };
         let policy = Policy::read(Source { name: "policy.yaml", text: &text }, tenants).unwrap().0;
         let mut buckets = Buckets::default();
-        for name in ["chekout", "xyzzy-unlike", "api/users", "checkout", "check-out", "late"] {
-            let name = Bucket::new(name).unwrap();
-            let listing = Listing::of(&policy, &name);
-            buckets.add(&name, listing).unwrap();
+        for name in ["chekout", "xyzzy-unlike", "check-out"] {
+            buckets.unlisted.note(MonoTime::ZERO, &Bucket::new(name).unwrap());
         }
         let found = |buckets: &Buckets| -> Vec<Option<Option<String>>> {
-            let each = buckets.as_slice().iter().map(|state| state.unlisted);
+            let each = buckets.unlisted.iter().map(|(_, asked)| asked.nearest);
             each.map(|unlisted| Some(unlisted?.nearest().map(str::to_owned))).collect()
         };
         buckets.find_nearest(&policy);
         let checkout = || Some(Some("checkout".to_owned()));
-        assert_eq!(
-            found(&buckets),
-            [checkout(), Some(None), None, None, checkout(), None],
-            "10,000 comparisons"
-        );
+        assert_eq!(found(&buckets), [checkout(), checkout(), None], "10,000 comparisons");
         buckets.find_nearest(&policy);
-        assert_eq!(found(&buckets)[5], Some(None));
+        assert_eq!(found(&buckets)[2], Some(None));
     }
 
     #[test]
@@ -288,29 +255,6 @@ mod tests {
         ] {
             assert_eq!(nearest_of_patterns(name, &policy).as_deref(), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn many_listed_tenants_leave_room_for_fewer_asked_buckets() {
-        let mut buckets = Buckets::default();
-        buckets.on_policy(MonoTime::ZERO, &policy(4_000));
-        assert!((0..50).all(|number| ask(&mut buckets, "a", number, Listing::None)));
-        assert!(!ask(&mut buckets, "a", 50, Listing::None));
-    }
-
-    #[test]
-    fn bucket_that_the_policy_names_no_more_has_one_more_lease_and_its_place_moves_with_its_listing() {
-        let mut buckets = Buckets::default();
-        buckets.on_policy(MonoTime::ZERO, &policy(4_000));
-        assert!((0..50).all(|number| ask(&mut buckets, "a", number, Listing::None)));
-        buckets.add(&name(60), Listing::Exact);
-        buckets.get_mut(&name(0)).unwrap().listing = Listing::Pattern;
-        buckets.get_mut(&name(60)).unwrap().listing = Listing::None;
-        let later = MonoTime::from_elapsed(LEASE);
-        buckets.on_policy(later, &policy(4_000));
-        let has_lapsed = |number| buckets.has_lapsed(later, buckets.get(&name(number)).unwrap());
-        assert_eq!([0, 1, 60].map(has_lapsed), [true, true, false]);
-        assert!(ask(&mut buckets, "a", 50, Listing::None) && !ask(&mut buckets, "a", 51, Listing::None));
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! the same state machines. Nothing here waits, sends or reads a clock.
 
 pub mod admission;
-mod asked;
 pub mod authority;
 pub mod backoff;
 pub mod liveness;
@@ -16,10 +15,9 @@ mod room;
 pub mod sessions;
 mod source;
 
-pub use asked::{AskedBuckets, Asker, Lease};
 pub use path::Path;
 pub use peer_id::{InvalidPeerId, PeerId, PeerRole};
-pub use room::{LEASE, NoRoom, RENEWAL};
+pub use room::{Asked, LatestNames, NAMES_MAX, UNUSED};
 pub use source::{ChildrenBySource, Source, is_loopback, names_loopback};
 
 use std::time::Duration;

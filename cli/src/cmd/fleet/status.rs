@@ -10,7 +10,6 @@ use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
-use plimsoll_core::decision::ShownMode;
 use plimsoll_core::quota::QuotaKey;
 use plimsoll_core::stats::AdmissionFigures;
 
@@ -69,6 +68,11 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     if !status.unprotected.is_empty() {
         let names: Vec<String> = status.unprotected.iter().map(ToString::to_string).collect();
         writeln!(out, "unprotected, for lack of room: {}", names.join(", "))?;
+    }
+    for unlisted in &status.unlisted {
+        let meant = unlisted.nearest.as_ref().map(|nearest| format!(": did the service mean `{nearest}`?"));
+        let (bucket, meant) = (&unlisted.bucket, meant.unwrap_or_default());
+        writeln!(out, "bucket {bucket}: no policy names it, so nothing limits it{meant}")?;
     }
     if let Some(reason) = &status.state_lost {
         writeln!(out, "  {}", style(format_args!("state lost: {reason}")).red())?;
@@ -208,10 +212,6 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
             "  underadmitting: {:.1} % of what limit and load allow does not pass; the runbook has the causes",
             missing * 100.0
         )?;
-    }
-    if bucket.mode == ShownMode::Unknown {
-        let meant = bucket.nearest.as_ref().map(|nearest| format!(": did the service mean `{nearest}`?"));
-        writeln!(out, "  no policy names it, so nothing limits it{}", meant.unwrap_or_default())?;
     }
     write_quotas(out, bucket)?;
     for (tenant, traffic) in bucket.tenants.iter().filter(|(_, traffic)| traffic.drop_reason.is_some()) {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use plimsoll_core::directive::{Board, Directives, Epoch, Leader, Sequence, StaleDirective};
-use plimsoll_core::exchange::RENEWAL;
 use plimsoll_core::kill::SentKills;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
@@ -48,7 +47,7 @@ pub(in crate::subscription) struct StreamState {
     /// By bucket: whether the client has subscribed to it.
     is_subscribed: Vec<bool>,
     /// The time of the latest subscription to all of them.
-    renewed: Option<MonoTime>,
+    policy_hash: Option<u64>,
     has_greeted: bool,
     /// The kill generations and the drill in the reports sent.
     pub(in crate::subscription) sent_kills: SentKills,
@@ -138,6 +137,11 @@ impl Session {
         if let Some(age) = message.upstream_age {
             self.upstream = Some((now, age));
         }
+        // A new policy may name what the aggregator had no place for.
+        if self.stream.policy_hash.is_some_and(|held| message.policy_hash.is_some_and(|new| new != held)) {
+            self.stream.is_subscribed.clear();
+        }
+        self.stream.policy_hash = message.policy_hash.or(self.stream.policy_hash);
         self.report_interval = message.report_interval.unwrap_or(self.report_interval);
         Ok(())
     }
@@ -167,18 +171,13 @@ impl Session {
     }
 
     /// Returns the ids of the buckets to subscribe to now: those wanted that the stream has not subscribed to
-    /// yet, and at every [`RENEWAL`] all that are wanted.
+    /// yet.
     pub(in crate::subscription) fn subscribe(
         &mut self,
-        now: MonoTime,
         buckets: usize,
         is_wanted: impl Fn(usize) -> bool,
     ) -> Vec<usize> {
         let subscribed = &mut self.stream.is_subscribed;
-        if self.stream.renewed.is_none_or(|at| now.since(at) >= RENEWAL) {
-            self.stream.renewed = Some(now);
-            subscribed.clear();
-        }
         subscribed.resize(buckets, false);
         let new: Vec<usize> = (0..buckets).filter(|id| !subscribed[*id] && is_wanted(*id)).collect();
         new.iter().for_each(|id| subscribed[*id] = true);

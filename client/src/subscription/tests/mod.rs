@@ -333,14 +333,15 @@ fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() 
 }
 
 #[test]
-fn buckets_are_subscribed_to_again_at_every_renewal() {
+fn buckets_are_subscribed_to_again_after_a_new_policy() {
     let mut client = TestClient::new();
     client.subscription.report(now());
-    let mut subscribed = |seconds| {
-        let at = now() + Duration::from_secs(seconds);
-        client.subscription.report(at).subscriptions.len()
-    };
-    assert_eq!([29, 30, 31, 59, 60].map(&mut subscribed), [0, 1, 0, 0, 1]);
+    for (hash, subscribed) in [(1, 0), (1, 0), (2, 1), (2, 0)] {
+        let message = client.message(limited(Mode::Enforce), &[]);
+        let message = Directives { policy_hash: Some(hash), ..message };
+        client.subscription.on_directives(now(), message).unwrap();
+        assert_eq!(client.subscription.report(now()).subscriptions.len(), subscribed, "{hash}");
+    }
 }
 
 #[test]
