@@ -120,7 +120,7 @@ const POLICY: [&str; 62] = [
     "<<: ",
     "null",
 ];
-const SCENARIO: [&str; 40] = [
+const SCENARIO: [&str; 39] = [
     "name:",
     "duration_s:",
     "warmup_s:",
@@ -139,7 +139,6 @@ const SCENARIO: [&str; 40] = [
     "faults:",
     "align_rollups:",
     "start:",
-    "reference:",
     "expect:",
     "expect_at_tick:",
     "variants:",

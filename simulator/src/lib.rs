@@ -34,4 +34,4 @@ pub use results::{
     BIN_S, BucketOutcome, Judgement, NameFigures, NamesOutcome, Outcome, P95_SEEDS, Run, Settle, TENANT_BINS,
     TenantOutcome, TraceHash, broken, judged, plot,
 };
-pub use scenario::{Reference, Scenario};
+pub use scenario::Scenario;

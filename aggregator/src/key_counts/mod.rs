@@ -21,8 +21,7 @@ const IDLE: u32 = 60;
 const ESTABLISHED_IDLE: u32 = 600;
 /// The periods of the fast loop in which recent counts are halved once: a second.
 const HALVED_EVERY: usize = 10;
-/// The periods of the fast loop in which each name is looked at once: those of
-/// [`tenant_sample`](plimsoll_core::law::parameters::TENANT_SAMPLE).
+/// The periods of the fast loop in which each name is looked at once: 10 s.
 const LOOKED_AT_EVERY: usize = 100;
 
 /// The counts of all keys.

@@ -92,7 +92,7 @@ impl Tails {
         class_at(&mut self.classes, now, class).add_unnamed(requests, held);
     }
 
-    /// Looks at a name, once in [`TENANT_SAMPLE`](plimsoll_core::law::parameters::TENANT_SAMPLE). Returns true for an established one.
+    /// Looks at a name, once in 10 s. Returns true for an established one.
     pub(crate) fn look(&mut self, now: MonoTime, class: KeyId, id: KeyId) -> bool {
         let Self { report_interval, names, classes } = self;
         let Some((class, name)) = known(classes, names, class, id) else { return false };

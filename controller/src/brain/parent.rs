@@ -182,7 +182,9 @@ impl Brain {
                     continue;
                 }
                 Listing::Pattern => {
-                    let taken = || child.subscriptions().filter(|bucket| !policy.is_exact(bucket)).count();
+                    let patterned =
+                        |name| self.buckets.get(name).is_some_and(|it| it.listing == Listing::Pattern);
+                    let taken = || child.subscriptions().filter(|name| patterned(name)).count();
                     let places = places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
                     let is_known = self.buckets.contains(bucket);
                     if *places == 0 || !is_known && room == 0 {

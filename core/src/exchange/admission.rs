@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Source;
-use crate::quantity::MonoTime;
+use crate::quantity::{MonoTime, TokenBucket};
 
 /// The range of the rate, in streams per second. The lower bound lets ten thousand children return within two
 /// minutes even if the measured load never falls.
@@ -50,7 +50,7 @@ const PER_CONNECTION_RATE: f64 = 1.0;
 pub struct Admission {
     /// Streams per second.
     rate: f64,
-    tokens: Tokens,
+    tokens: TokenBucket,
     /// The longest delay since the latest change of the rate, and the time of that change.
     late: Duration,
     adapted: MonoTime,
@@ -62,14 +62,14 @@ pub struct Admission {
 /// The part of the rate that one source has taken, and the time until which it is promised to children of that source.
 #[derive(Debug)]
 struct Share {
-    tokens: Tokens,
+    tokens: TokenBucket,
     promised: MonoTime,
 }
 
 impl Admission {
     /// Begins with room for a burst.
     pub fn new(now: MonoTime) -> Self {
-        let tokens = Tokens { left: RATE_FIRST * BURST.as_secs_f64(), updated: now };
+        let tokens = TokenBucket::new(now, RATE_FIRST * BURST.as_secs_f64());
         Self {
             rate: RATE_FIRST,
             tokens,
@@ -99,7 +99,7 @@ impl Admission {
         self.rate = (self.rate * factor).clamp(RATE_MIN, RATE_MAX);
         (self.late, self.adapted) = (Duration::ZERO, now);
         // A share is full again after this time, as if it were new.
-        self.sources.retain(|_, share| now.since(share.tokens.updated) < BURST || share.promised > now);
+        self.sources.retain(|_, share| now.since(share.tokens.updated()) < BURST || share.promised > now);
     }
 
     /// Returns the number of connections to accept for the time since the last ones.
@@ -120,15 +120,15 @@ impl Admission {
         let has_room = self.sources.len() < SOURCES_MAX;
         let known = source.filter(|source| has_room || self.sources.contains_key(source));
         if let Some(source) = known {
-            let tokens = Tokens { left: depth / SOURCE_PART, updated: now };
+            let tokens = TokenBucket::new(now, depth / SOURCE_PART);
             let share = self.sources.entry(source).or_insert(Share { tokens, promised: now });
-            let is_within_share = share.tokens.take(now, rate / SOURCE_PART, depth / SOURCE_PART);
-            if !is_within_share && self.tokens.left < depth / SOURCE_PART + 1.0 {
+            let is_within_share = share.tokens.take(now, rate / SOURCE_PART, depth / SOURCE_PART, 1.0);
+            if !is_within_share && self.tokens.left() < depth / SOURCE_PART + 1.0 {
                 // Its own queue, so that the others are not told to stay away for longer.
                 return Err(promise(&mut share.promised, now, rate));
             }
         }
-        if self.tokens.take(now, rate, depth) {
+        if self.tokens.take(now, rate, depth, 1.0) {
             return Ok(());
         }
         Err(promise(&mut self.promised, now, rate))
@@ -145,40 +145,19 @@ fn promise(promised: &mut MonoTime, now: MonoTime, rate: f64) -> Duration {
 
 /// The streams that one connection may open, so that one peer cannot use up the rate of all.
 #[derive(Debug)]
-pub struct ConnectionBudget(Tokens);
+pub struct ConnectionBudget(TokenBucket);
 
 impl Default for ConnectionBudget {
     /// Begins with room for a burst.
     fn default() -> Self {
-        Self(Tokens { left: PER_CONNECTION_BURST, updated: MonoTime::ZERO })
+        Self(TokenBucket::new(MonoTime::ZERO, PER_CONNECTION_BURST))
     }
 }
 
 impl ConnectionBudget {
     /// Returns false if the connection has opened too many streams lately.
     pub fn take(&mut self, now: MonoTime) -> bool {
-        self.0.take(now, PER_CONNECTION_RATE, PER_CONNECTION_BURST)
-    }
-}
-
-/// A token bucket whose rate and depth are arguments, because they change.
-#[derive(Debug)]
-struct Tokens {
-    left: f64,
-    updated: MonoTime,
-}
-
-impl Tokens {
-    fn refill(&mut self, now: MonoTime, rate: f64, depth: f64) {
-        self.left = (self.left + now.since(self.updated).as_secs_f64() * rate).min(depth);
-        self.updated = self.updated.max(now);
-    }
-
-    fn take(&mut self, now: MonoTime, rate: f64, depth: f64) -> bool {
-        self.refill(now, rate, depth);
-        let has_token = self.left >= 1.0;
-        self.left -= f64::from(u8::from(has_token));
-        has_token
+        self.0.take(now, PER_CONNECTION_RATE, PER_CONNECTION_BURST, 1.0)
     }
 }
 

@@ -136,9 +136,6 @@ pub const NAME_MEMORY_FAST: Duration = Duration::from_secs(1);
 pub const NAME_COUNTS: f64 = 8.0;
 /// The requests in the memory below which they tell it no more.
 pub const NAME_COUNTS_KEPT: f64 = 4.0;
-/// The interval at which the traffic of unlisted names is looked at, to tell established ones from new
-/// names.
-pub const TENANT_SAMPLE: Duration = Duration::from_secs(10);
 /// The number of looks with traffic after which an unlisted name is established: it came back, as a name
 /// that is invented for one request does not.
 pub const TENANT_SAMPLES: u8 = 2;

@@ -1,9 +1,11 @@
-//! Quantities that are valid by construction: rates, limits, drop ratios and points in monotonic time.
+//! Quantities that are valid by construction: rates, limits, drop ratios, points in monotonic time and tokens.
 
 mod rate;
 mod ratio;
 mod time;
+mod token_bucket;
 
 pub use rate::{InvalidRate, Limit, Rate};
 pub use ratio::{DropRatio, InvalidRatio};
 pub use time::{MonoTime, Pace};
+pub use token_bucket::TokenBucket;

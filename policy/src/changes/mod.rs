@@ -2,7 +2,6 @@
 //! has them after a reload.
 
 mod effect;
-mod fields;
 mod guardrails;
 mod quotas;
 #[cfg(test)]
@@ -11,11 +10,10 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use plimsoll_core::names::{Bucket, Name, Tenant};
 use serde::{Deserialize, Serialize};
 
-use self::fields::Fields;
-use crate::{BucketPolicy, Policy};
+use crate::yaml::Document;
+use crate::{Policy, Source};
 
 pub use effect::{Offered, Regime};
 pub use guardrails::{
@@ -44,64 +42,24 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns the differences from `from` to `to`. Linear in both, except for matching names with patterns.
+/// Returns the differences from `from` to `to`, as they are written in the files, in the order of paths.
 pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
-    let mut found = Vec::new();
-    compare("", &Fields::of_policy(from), &Fields::of_policy(to), &mut found);
-    let names: BTreeSet<&Bucket> =
-        from.exact_buckets().chain(to.exact_buckets()).map(|(name, _)| name).collect();
-    for name in names {
-        // Compares the policy in force for the name, also by a pattern: a removed entry may leave its limit to a
-        // pattern.
-        if from.bucket(name) == to.bucket(name) && from.entry(name) == to.entry(name) {
-            continue;
-        }
-        let fields = |policy: &Policy| Some(Fields::of_bucket(policy.bucket(name)?, &policy.entry(name)?));
-        compare_entry(&format!("buckets.{name}"), fields(from), fields(to), &mut found);
-    }
-    let by_pattern = |policy| Policy::patterns(policy).collect::<BTreeMap<_, _>>();
-    let (from_patterns, to_patterns) = (by_pattern(from), by_pattern(to));
-    for pattern in from_patterns.keys().chain(to_patterns.keys()).collect::<BTreeSet<_>>() {
-        let fields = |patterns: &BTreeMap<String, &BucketPolicy>| {
-            Some(Fields::of_bucket(patterns.get(pattern)?, pattern))
-        };
-        let path = format!("buckets.{pattern}");
-        compare_entry(&path, fields(&from_patterns), fields(&to_patterns), &mut found);
-    }
-    let names: BTreeSet<&Name> = from.quotas().chain(to.quotas()).map(|quota| &quota.name).collect();
-    for name in names {
-        let fields = |policy: &Policy| policy.quota(name.as_str()).map(|quota| Fields::of_quota(quota));
-        compare_entry(&format!("quotas.{name}"), fields(from), fields(to), &mut found);
-    }
-    let tenants: BTreeSet<&Tenant> = from.tenants().chain(to.tenants()).map(|(tenant, _)| tenant).collect();
-    for tenant in tenants {
-        let fields =
-            |policy: &Policy| policy.is_listed(tenant).then(|| Fields::of_tenant(policy.tenant(tenant)));
-        compare_entry(&format!("tenants.{tenant}"), fields(from), fields(to), &mut found);
-    }
-    found
+    let (from, to) = (values(from), values(to));
+    let paths: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    let differing = paths.into_iter().filter(|path| from.get(*path) != to.get(*path));
+    differing
+        .map(|path| Difference {
+            path: path.clone(),
+            from: from.get(path).cloned(),
+            to: to.get(path).cloned(),
+        })
+        .collect()
 }
 
-/// Adds the differences between two versions of a part.
-fn compare(path: &str, from: &Fields, to: &Fields, found: &mut Vec<Difference>) {
-    let new = to.names().filter(|name| from.get(name).is_none());
-    for name in from.names().chain(new) {
-        let (one, other) = (from.get(name), to.get(name));
-        if one != other {
-            let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-            found.push(Difference { path, from: one.cloned(), to: other.cloned() });
-        }
-    }
-}
-
-/// Adds the differences between two versions of a bucket or tenant. One that is new or removed is shown without
-/// its defaults.
-fn compare_entry(path: &str, from: Option<Fields>, to: Option<Fields>, found: &mut Vec<Difference>) {
-    match (from, to) {
-        (Some(from), Some(to)) => compare(path, &from, &to, found),
-        (from, to) => {
-            let part = |fields: Option<Fields>| fields.unwrap_or_default().without_defaults();
-            compare(path, &part(from), &part(to), found);
-        }
-    }
+/// Returns each value of both files by its path.
+fn values(policy: &Policy) -> BTreeMap<String, String> {
+    let texts = policy.texts();
+    let documents = [&texts.policy, &texts.tenants].map(|text| Document::open(Source { name: "", text }));
+    // Both were read before, so neither has a fault.
+    documents.iter().flatten().flat_map(|document| document.root().values()).collect()
 }

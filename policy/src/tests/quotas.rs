@@ -132,18 +132,15 @@ fn changed_quotas_are_shown_field_by_field() {
     assert_eq!(shown(&hourly, &hourly), [""; 0]);
     assert_eq!(
         shown(&none, &hourly),
-        [
-            "+ buckets.b.quotas: q",
-            "+ quotas.q.max: 5",
-            "+ quotas.q.refill: 5",
-            "+ quotas.q.every: 1h",
-            "+ quotas.q.key: tenant",
-            "+ quotas.q.on_store_error: allow_bounded",
-            "+ quotas.q.lease: 1",
-        ]
+        ["+ buckets.b.quotas.0: q", "+ quotas.q.every: 1h", "+ quotas.q.max: 5"]
     );
     assert_eq!(
         shown(&hourly, &daily),
-        ["~ quotas.q.max: 5 -> 50", "~ quotas.q.every: 1h -> 1day", "~ quotas.q.lease: 1 -> 2"]
+        [
+            "~ quotas.q.every: 1h -> 1day",
+            "+ quotas.q.lease: 2",
+            "~ quotas.q.max: 5 -> 50",
+            "+ quotas.q.refill: 5"
+        ]
     );
 }

@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) key_at: Place,
     /// The place of the value.
     pub(crate) at: Place,
+    /// The text of a scalar.
+    pub(crate) text: Option<String>,
     /// The entries of a mapping, or the items of a sequence by their index.
     pub(crate) entries: BTreeMap<String, Node>,
 }
@@ -40,7 +42,7 @@ enum Shape {
 
 impl Node {
     fn new(key_at: Place, at: Place) -> Self {
-        Self { key_at, at, entries: BTreeMap::new() }
+        Self { key_at, at, text: None, entries: BTreeMap::new() }
     }
 
     /// Reads the outline of a text. Linear in its length, except for sorting keys; recursion is bounded by
@@ -135,7 +137,7 @@ impl Outliner<'_> {
                     let hint = "write digits such as 1000, 0.5 or 1e6, or quotes around a text";
                     return Err(self.fault_of(Some(&name), at, &what, hint));
                 }
-                self.close(name, Node::new(key_at, at))
+                self.close(name, Node { text: Some(text.to_owned()), ..Node::new(key_at, at) })
             }
         }
     }

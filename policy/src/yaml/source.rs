@@ -1,5 +1,6 @@
 //! A text with its name, and a cursor over its fields that gives faults their place.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -118,6 +119,22 @@ impl<'a> Field<'a> {
     /// The fields present inside this one, by name.
     pub fn entries(&self) -> impl Iterator<Item = Self> {
         self.node.entries.keys().filter_map(|name| self.entry(name))
+    }
+
+    /// Returns each value inside of this field by its path. Items of a list that have a `name` are named by it.
+    pub(crate) fn values(&self) -> BTreeMap<String, String> {
+        if self.node.entries.is_empty() {
+            let value = self.node.text.clone().unwrap_or_else(|| "{}".to_owned());
+            return BTreeMap::from([(self.path(), value)]);
+        }
+        let inner = self.entries().flat_map(|mut entry| {
+            let own = entry.node.entries.get("name").and_then(|name| name.text.clone());
+            if let Some((last, own)) = entry.path.last_mut().zip(own) {
+                *last = own;
+            }
+            entry.values()
+        });
+        inner.collect()
     }
 
     /// The field's name in messages.

@@ -13,15 +13,6 @@ use super::DecodeError;
 use super::scalars::{check_column, check_len, decode_instance, decode_name, encode_instance};
 use crate::wire;
 
-/// The most bytes that the drill latencies of a zone take on the wire: a name, a number, and two numbers of
-/// up to 4 and 10 bytes for each step.
-pub(super) const SPREAD_BYTES_MAX: usize = (128 + 3) + 11 + 8 + SPREAD_STEPS_MAX * (4 + 10);
-
-/// The most bytes of a kill order on the wire: a name of 128 bytes, an id, two numbers, a flag, and framing.
-pub(super) const ORDER_BYTES_MAX: usize = (128 + 3) + 18 + 2 * 11 + 2 + 5;
-/// The most bytes of a kill claim on the wire: four names of 128 bytes, a number, and framing.
-pub(super) const CLAIM_BYTES_MAX: usize = 4 * (128 + 3) + 11 + 5;
-
 pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::BucketKill {
     wire::BucketKill { bucket: bucket.to_string(), generation: generation.0 }
 }

@@ -11,9 +11,6 @@ use crate::wire;
 
 /// The most tails in one report. Further ones are left out, and their buckets are divided by traffic alone.
 pub(super) const TAILS_MAX: usize = 4_096;
-/// The most bytes of a tail on the wire: a name of 128 bytes, two demands of a gap and a rate for each bin, two numbers
-/// and framing, and a number.
-pub(super) const TAIL_BYTES_MAX: usize = (128 + 3) + 2 * (Bin::COUNT * (2 + 10) + 2 * 11 + 3 * 4) + 6 + 4;
 
 pub(super) fn encode_tail(bucket: &Bucket, tail: &Tail) -> wire::Tail {
     wire::Tail {

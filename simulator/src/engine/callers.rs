@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use super::{Request, System};
+use super::Request;
+use super::world::World;
 use crate::results::{Answer, BIN_S, Series, TraceHash};
 use crate::rng::{Purpose, generator};
 use crate::scenario::{Scenario, Traffic};
@@ -81,7 +82,7 @@ impl<'a> Callers<'a> {
     }
 
     /// Sends the requests of one step and counts the answers.
-    pub(crate) fn step(&mut self, step: usize, system: &mut impl System, trace: &mut TraceHash) {
+    pub(crate) fn step(&mut self, step: usize, world: &mut World<'_>, trace: &mut TraceHash) {
         let begins = step as f64 * BIN_S;
         let middle = begins + BIN_S / 2.0;
         let joined = self.members.partition_point(|(at, _)| *at <= middle) as u32;
@@ -134,7 +135,7 @@ impl<'a> Callers<'a> {
             for at in 0..self.queue.len() {
                 let request = self.queue[at];
                 let traffic = offers[request.entry as usize].traffic;
-                let answer = system.decide(client, request);
+                let answer = world.decide(client, request);
                 self.series[traffic.bucket].count(step, traffic.tenant, request.name, answer, traffic.cost);
                 self.end(step, client, request, traffic, answer);
             }

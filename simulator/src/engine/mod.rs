@@ -7,7 +7,6 @@ mod event_queue;
 mod fleet;
 mod lifecycle;
 mod link;
-mod reference;
 mod streams;
 mod world;
 
@@ -17,10 +16,9 @@ use std::sync::{Mutex, PoisonError};
 
 use callers::Callers;
 use clock::SimTime;
-use reference::ReferenceFleet;
 use world::World;
 
-use crate::results::{Answer, BIN_S, Run, TraceHash};
+use crate::results::{BIN_S, Run, TraceHash};
 use crate::scenario::Scenario;
 
 /// A step in microseconds.
@@ -40,21 +38,6 @@ struct Request {
     name: Option<u32>,
 }
 
-/// A system that decides requests: the real fleet, or a reference law.
-trait System {
-    /// Processes every event up to `now`.
-    fn advance(&mut self, now: SimTime, trace: &mut TraceHash);
-
-    /// Decides a request that arrives at `client`.
-    fn decide(&mut self, client: u32, request: Request) -> Answer;
-
-    /// Returns the tiers that say of a bucket that it admits too little.
-    fn underadmitting(&self) -> Vec<&'static str>;
-
-    /// Returns the streams that a parent rejected, which a sound system never does.
-    fn rejections(self) -> Vec<String>;
-}
-
 /// Runs a scenario once. A scenario and a seed determine the run to the last message.
 #[must_use]
 pub fn run(scenario: &Scenario, seed: u64) -> Run {
@@ -65,35 +48,23 @@ pub fn run(scenario: &Scenario, seed: u64) -> Run {
 #[must_use]
 pub fn run_watched(scenario: &Scenario, seed: u64, watcher: &dyn Fn(u64)) -> Run {
     let zero = SimTime(if scenario.start.is_some() { 0 } else { SETTLING_STEPS * STEP_US });
-    match scenario.reference {
-        Some(law) => run_in(ReferenceFleet::new(scenario, seed, law), scenario, seed, zero, watcher),
-        None => run_in(World::new(scenario, seed, zero), scenario, seed, zero, watcher),
-    }
-}
-
-fn run_in(
-    mut system: impl System,
-    scenario: &Scenario,
-    seed: u64,
-    zero: SimTime,
-    watcher: &dyn Fn(u64),
-) -> Run {
+    let mut world = World::new(scenario, seed, zero);
     let mut trace = TraceHash::default();
     for now in (0..zero.0).step_by(STEP_US as usize) {
-        system.advance(SimTime(now), &mut trace);
+        world.advance(SimTime(now), &mut trace);
     }
     let steps = (scenario.duration_s / BIN_S).round() as usize;
     let mut callers = Callers::new(scenario, seed, steps);
     let mut underadmitting = Vec::new();
     for step in 0..steps {
-        system.advance(zero.plus(step as u64 * STEP_US), &mut trace);
-        callers.step(step, &mut system, &mut trace);
+        world.advance(zero.plus(step as u64 * STEP_US), &mut trace);
+        callers.step(step, &mut world, &mut trace);
         if step % 100 == 99 {
-            underadmitting.extend(system.underadmitting().into_iter().map(|tier| (step / 100 + 1, tier)));
+            underadmitting.extend(world.underadmitting().into_iter().map(|tier| (step / 100 + 1, tier)));
             watcher(1);
         }
     }
-    Run { seed, trace, rejections: system.rejections(), underadmitting, buckets: callers.series }
+    Run { seed, trace, rejections: world.rejections, underadmitting, buckets: callers.series }
 }
 
 /// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of the seeds.

@@ -12,11 +12,11 @@ use plimsoll_core::stats::AdmissionFigures;
 use plimsoll_policy::Number;
 use rand::rngs::SmallRng;
 
+use super::Request;
 use super::clock::{ProcessClock, SimTime, micros, micros_of};
 use super::event_queue::EventQueue;
 use super::fleet::{Aggregator, Client, Controller, Fleet};
 use super::link::{Link, Quality};
-use super::{Request, System};
 use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span};
 use crate::scenario::{Fault, FaultKind, Scenario};
@@ -337,10 +337,9 @@ impl<'a> World<'a> {
             Event::Reload => self.reload(now),
         }
     }
-}
 
-impl System for World<'_> {
-    fn advance(&mut self, now: SimTime, trace: &mut TraceHash) {
+    /// Processes every event up to `now`.
+    pub(super) fn advance(&mut self, now: SimTime, trace: &mut TraceHash) {
         while let Some((at, event)) = self.queue.next(now) {
             self.dispatch(at, event, trace);
         }
@@ -353,13 +352,15 @@ impl System for World<'_> {
         }
     }
 
+    /// Decides a request that arrives at `client`.
     #[inline]
-    fn decide(&mut self, client: u32, request: Request) -> Answer {
+    pub(super) fn decide(&mut self, client: u32, request: Request) -> Answer {
         let process = self.clients.get_mut(client as usize).and_then(|slot| slot.process.as_mut());
         process.map_or(Answer::Admitted, |process| process.decide(request))
     }
 
-    fn underadmitting(&self) -> Vec<&'static str> {
+    /// Returns the tiers that say of a bucket that it admits too little.
+    pub(super) fn underadmitting(&self) -> Vec<&'static str> {
         let is_short = |figures: AdmissionFigures| figures.underadmitting == Some(true);
         let buckets = &self.scenario.buckets;
         let mut brains = self.controller.process.iter();
@@ -379,9 +380,5 @@ impl System for World<'_> {
             ),
         ];
         tiers.into_iter().filter(|(_, says)| *says).map(|(tier, _)| tier).collect()
-    }
-
-    fn rejections(self) -> Vec<String> {
-        self.rejections
     }
 }

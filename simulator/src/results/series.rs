@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::token_bucket::TokenBucket;
+use super::token_bucket::OneBucket;
 use super::trace_hash::TraceHash;
 use crate::scenario::TargetBucket;
 
@@ -39,7 +39,7 @@ pub(crate) struct Series {
     /// The requests by name of each tenant whose names are counted.
     pub(crate) names: Vec<NameCounts>,
     /// The room of the limit in one place; absent without a limit.
-    single: Option<TokenBucket>,
+    single: Option<OneBucket>,
 }
 
 /// Requests by bin.
@@ -94,7 +94,7 @@ impl Series {
             all: Totals::new(bins),
             tenants: vec![of_tenant; bucket.tenants.len()],
             names: bucket.names.iter().map(names).collect(),
-            single: bucket.limit.map(TokenBucket::of),
+            single: bucket.limit.map(OneBucket::of),
         }
     }
 

@@ -151,7 +151,6 @@ pub(crate) fn scenario(
         changes,
         pace: spec.pace,
         align_rollups: spec.align_rollups,
-        reference: spec.reference,
     };
     Ok(scenario)
 }

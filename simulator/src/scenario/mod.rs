@@ -27,8 +27,6 @@ use crate::error::ScenarioError;
 use crate::results::BIN_S;
 use crate::traffic::{Groups, Load, Names, Retry, Share, zones_of};
 
-pub use spec::Reference;
-
 pub(crate) use changes::Change;
 pub(crate) use expect::{
     Expectation, SMALL_TENANT_DROPS, TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, of_names, of_tenant,
@@ -60,7 +58,6 @@ pub struct Scenario {
     pub(crate) pace: Pace,
     pub(crate) align_rollups: bool,
     pub(crate) start: Option<Start>,
-    pub(crate) reference: Option<Reference>,
     pub(crate) expectations: Vec<Expectation>,
 }
 

@@ -46,7 +46,6 @@ pub(crate) struct ScenarioSpec {
     #[serde(default)]
     pub(crate) align_rollups: bool,
     pub(crate) start: Option<Start>,
-    pub(crate) reference: Option<Reference>,
     #[serde(default)]
     pub(crate) expect: BTreeMap<String, OneOrMany<ExpectSpec>>,
     #[serde(default)]
@@ -92,20 +91,6 @@ pub(crate) struct FaultSpec {
     pub(crate) until_s: Option<Number>,
     pub(crate) keep_state: Option<bool>,
     pub(crate) reconnect_s: Option<Vec<Number>>,
-}
-
-/// A law that replaces the real code for comparison. Each is known to fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reference {
-    /// `(offered - limit) / offered` over all zones, without memory, guard or fast loop.
-    Memoryless,
-    /// Each zone by itself compares a count of half a second with the limit of a whole second.
-    Local,
-    /// The global ratio divided by each tenant's weight.
-    TextbookWeights,
-    /// A limit learned as the 95th percentile of the offered rate, which is 0 before there are three samples.
-    TextbookP95,
 }
 
 /// The expectations of one bucket: bounds by the name of the figure.

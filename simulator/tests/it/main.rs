@@ -22,7 +22,6 @@ mod language;
 mod pair;
 #[cfg(test)]
 #[cfg(test)]
-mod reference;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl NameMemory {
         self.follow(report_interval)
     }
 
-    /// Looks at the name, once in [`parameters::TENANT_SAMPLE`]. Returns true if it had traffic since the last
+    /// Looks at the name, once in 10 s. Returns true if it had traffic since the last
     /// look.
     pub fn look(&mut self, now: MonoTime, report_interval: Duration) -> bool {
         self.fade(tenths(now));

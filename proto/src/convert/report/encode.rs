@@ -2,32 +2,19 @@
 
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Identity, Report, Role};
+use prost::Message;
 
 use super::decode::{ESTABLISHED_MAX, EVIDENCE_BINS_MAX};
 use super::delta::{self, SentCounts};
-use super::evidence::{self, encode_evidence};
+use super::evidence::encode_evidence;
 use crate::convert::directives::encode_mode;
-use crate::convert::kill::{
-    CLAIM_BYTES_MAX, ORDER_BYTES_MAX, SPREAD_BYTES_MAX, encode_claim, encode_kill, encode_order,
-    encode_spread,
-};
+use crate::convert::kill::{encode_claim, encode_kill, encode_order, encode_spread};
 use crate::convert::scalars::{encode_controller, encode_instance, encode_millis, encode_rate};
-use crate::convert::tail::{TAIL_BYTES_MAX, TAILS_MAX, encode_tail};
+use crate::convert::tail::{TAILS_MAX, encode_tail};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// The most bytes of a key definition on the wire: two names of 128 bytes, two times eight counts, an id, a
-/// flag, and framing.
-const DEFINITION_BYTES_MAX: usize = 2 * (128 + 3) + 2 * (8 * 11 + 2) + 6 + 2 + 4;
-/// The most bytes of a subscription: a name of 128 bytes and framing.
-const SUBSCRIPTION_BYTES_MAX: usize = 128 + 3;
-/// The most bytes of a bucket's kill generation: a name of 128 bytes, a number, and framing.
-const KILL_BYTES_MAX: usize = HOLD_BYTES_MAX;
-/// The most bytes of a hold: a name of 128 bytes, a rate, and framing.
-const HOLD_BYTES_MAX: usize = (128 + 3) + 11 + 3;
-/// The most bytes of a mode: a name of 128 bytes, an enumeration, a number, and framing.
-const MODE_BYTES_MAX: usize = (128 + 3) + 2 + 6 + 3;
-/// The most bytes of the name of a tenant in a bucket: two names of 128 bytes, and framing.
-const TENANT_BYTES_MAX: usize = 2 * (128 + 3) + 4;
+/// The most bytes that frame an entry of a list.
+const FRAME_BYTES_MAX: usize = 2 + 4;
 /// The most bytes of the lists of a part; the rest of a message is for its head.
 const PART_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 8 * 1024;
 
@@ -44,61 +31,52 @@ impl ReportEncoder {
         let mut parts =
             Parts { report, full: Vec::new(), last: encode_head(report), bytes_left: PART_BYTES_MAX };
         for bucket in &report.subscriptions {
-            let part = parts.with_room(SUBSCRIPTION_BYTES_MAX, |last| last.subscriptions.len());
-            part.subscriptions.push(bucket.to_string());
+            parts.push(|part| &mut part.subscriptions, bucket.to_string());
         }
         for bucket in &report.unsubscriptions {
-            let part = parts.with_room(SUBSCRIPTION_BYTES_MAX, |last| last.unsubscriptions.len());
-            part.unsubscriptions.push(bucket.to_string());
+            parts.push(|part| &mut part.unsubscriptions, bucket.to_string());
         }
         for (bucket, hold) in &report.holds {
-            let part = parts.with_room(HOLD_BYTES_MAX, |last| last.holds.len());
-            part.holds.push(wire::Hold { bucket: bucket.to_string(), milli_rps: encode_rate(*hold) });
+            let hold = wire::Hold { bucket: bucket.to_string(), milli_rps: encode_rate(*hold) };
+            parts.push(|part| &mut part.holds, hold);
         }
         for (bucket, mode) in &report.modes {
-            let part = parts.with_room(MODE_BYTES_MAX, |last| last.modes.len());
-            part.modes.push(wire::BucketMode {
+            let mode = wire::BucketMode {
                 bucket: bucket.to_string(),
                 directed: mode.directed.map_or(wire::Mode::Unspecified, encode_mode) as i32,
                 unapplied: mode.unapplied,
-            });
+            };
+            parts.push(|part| &mut part.modes, mode);
         }
         for key in report.established.iter().take(ESTABLISHED_MAX) {
-            let part = parts.with_room(TENANT_BYTES_MAX, |last| last.established.len());
-            part.established
-                .push(wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() });
+            let name = wire::TenantName { bucket: key.bucket.to_string(), tenant: key.tenant.to_string() };
+            parts.push(|part| &mut part.established, name);
         }
         for (bucket, tail) in report.tails.iter().take(TAILS_MAX) {
-            let part = parts.with_room(TAIL_BYTES_MAX, |last| last.tails.len());
-            part.tails.push(encode_tail(bucket, tail));
+            parts.push(|part| &mut part.tails, encode_tail(bucket, tail));
         }
         let mut bins = 0;
         let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;
         for (cohort, outcomes) in report.evidence.after(0) {
             bins += outcomes.latency.iter().len();
-            let part = parts.with_room(evidence::bytes_max(outcomes), |last| last.evidence.len());
             let mut encoded = encode_evidence(cohort, outcomes, bins <= EVIDENCE_BINS_MAX);
             if is_cut {
                 // Latencies that were left out must not look as if none had been observed.
                 encoded.unobserved = 0;
             }
-            part.evidence.push(encoded);
+            parts.push(|part| &mut part.evidence, encoded);
         }
         for (bucket, generation) in &report.kills {
-            let part = parts.with_room(KILL_BYTES_MAX, |last| last.kills.len());
-            part.kills.push(encode_kill(bucket, *generation));
+            parts.push(|part| &mut part.kills, encode_kill(bucket, *generation));
         }
         for (id, order) in &report.orders {
-            let part = parts.with_room(ORDER_BYTES_MAX, |last| last.kill_orders.len());
-            part.kill_orders.push(encode_order(id, order));
+            parts.push(|part| &mut part.kill_orders, encode_order(id, order));
         }
         for (scope, claim) in &report.claims {
-            let part = parts.with_room(CLAIM_BYTES_MAX, |last| last.kill_claims.len());
-            part.kill_claims.push(encode_claim(scope, claim));
+            parts.push(|part| &mut part.kill_claims, encode_claim(scope, claim));
         }
         for (zone, spread) in &report.spreads {
-            let part = parts.with_room(SPREAD_BYTES_MAX, |last| last.drill_latencies.len());
-            part.drill_latencies.push(encode_spread(zone, spread));
+            parts.push(|part| &mut part.drill_latencies, encode_spread(zone, spread));
         }
         self.encode_definitions(report, &mut parts);
         self.encode_counts(report, &mut parts);
@@ -109,15 +87,15 @@ impl ReportEncoder {
         for (id, definition) in &report.definitions {
             let is_dense = self.sent.define(*id);
             debug_assert!(is_dense, "{id:?} is above the next id of the stream");
-            let part = parts.with_room(DEFINITION_BYTES_MAX, |last| last.definitions.len());
-            part.definitions.push(wire::KeyDefinition {
+            let definition = wire::KeyDefinition {
                 id: id.0,
                 bucket: definition.key.bucket.to_string(),
                 tenant: definition.key.tenant.to_string(),
                 acknowledged: encode_counts(definition.base),
                 last_sent: encode_counts(definition.sent),
                 resumes: definition.continues,
-            });
+            };
+            parts.push(|part| &mut part.definitions, definition);
         }
     }
 
@@ -149,11 +127,17 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// Adds an entry to a list of the last part, or of a new one.
+    fn push<T: Message>(&mut self, list: fn(&mut wire::Report) -> &mut Vec<T>, entry: T) {
+        let part = self.with_room(entry.encoded_len() + FRAME_BYTES_MAX, |part| list(part).len());
+        list(part).push(entry);
+    }
+
     /// Reserves `bytes` for one more entry of a list and returns its part, a new one if the last is full.
     /// `entries` counts the entries that the list has in a part.
-    fn with_room(&mut self, bytes: usize, entries: fn(&wire::Report) -> usize) -> &mut wire::Report {
+    fn with_room(&mut self, bytes: usize, entries: impl Fn(&mut wire::Report) -> usize) -> &mut wire::Report {
         debug_assert!(bytes <= PART_BYTES_MAX, "an entry of {bytes} bytes fits into no part");
-        if bytes > self.bytes_left || entries(&self.last) >= KEYS_PER_PART_MAX {
+        if bytes > self.bytes_left || entries(&mut self.last) >= KEYS_PER_PART_MAX {
             let next = wire::Report { identity: None, path: Vec::new(), ..encode_head(self.report) };
             let full = std::mem::replace(&mut self.last, next);
             self.full.push(wire::Report { more: true, ..full });

@@ -9,13 +9,6 @@ use crate::convert::directives::{decode_mode, encode_mode};
 use crate::convert::scalars::{check_column, check_len, decode_name};
 use crate::wire;
 
-/// Returns the most bytes that the evidence of one cohort takes on the wire: a name, a mode, a side, six
-/// counts and framing, and two numbers for each bin.
-pub(super) fn bytes_max(outcomes: &Outcomes) -> usize {
-    const BIN_BYTES_MAX: usize = 2 + 10;
-    (128 + 3) + 2 + 2 + 5 * 11 + 6 + 2 * 4 + 5 + outcomes.latency.iter().len() * BIN_BYTES_MAX
-}
-
 pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes, has_latency: bool) -> wire::Evidence {
     let latency = || outcomes.latency.iter().filter(|_| has_latency);
     let mut next = 0;

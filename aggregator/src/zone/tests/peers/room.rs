@@ -302,11 +302,11 @@ fn names_that_a_client_gave_up_leave_room_to_others() {
     }
     assert!(zone.known_buckets().count() <= 10_000);
     zone.on_close(at(25), StreamId(21));
-    zone.on_tick(at(2_000));
+    (1..=2_000).for_each(|tenth| zone.on_tick(at(100 * tenth)));
     for child in 2..9 {
-        ask(&mut zone, 2_030, Role::Client, 1_000 + child as u128, of_round(100 + child));
+        ask(&mut zone, 200_030, Role::Client, 1_000 + child as u128, of_round(100 + child));
     }
-    ask(&mut zone, 2_031, Role::Client, 2_000, ["orders"].map(named).into_iter());
+    ask(&mut zone, 200_031, Role::Client, 2_000, ["orders"].map(named).into_iter());
     assert!(zone.knows(&named("orders")) && !zone.unprotected().any(|bucket| *bucket == named("orders")));
 }
 

@@ -348,6 +348,10 @@ fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
         assert_eq!(brain.keys.totals().find(|(of, _)| **of == key).unwrap().1.counts.offered, 30, "{round}");
         save(&mut brain);
         assert!(is_sent(&mut brain, at(from + 2_000), zone.stream, &other));
+        seq += 1;
+        let unsubscriptions = junk(0..100).into_iter().chain([other.clone()]).collect();
+        let given_up = Report { unsubscriptions, ..asking(&zone, seq, vec![]) };
+        brain.on_report(at(from + 2_500), zone.stream, given_up).unwrap();
         for step in 1..80 {
             brain.on_tick(at(from + 10_000 * step), 0);
         }
@@ -392,7 +396,8 @@ fn listed_tenants_have_room_after_any_number_of_invented_ones() {
 
 #[test]
 fn aggregator_is_posted_what_it_asked_for_and_nothing_while_it_is_away() {
-    let mut fleet = Fleet::new(enforced(), Vec::new());
+    let text = format!("buckets: {{ {}: {{ limit: 5 }}, '*': {{ limit: 5 }} }}\n", bucket());
+    let mut fleet = Fleet::new(policy(&text), Vec::new());
     let of = |fleet: &mut Fleet, zone: &Scripted| -> Vec<Bucket> {
         let place = (zone.identity.zone.clone(), zone.identity.name.clone());
         let board = fleet.brain.aggregators.board_mut(&place).unwrap();
