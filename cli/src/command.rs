@@ -86,7 +86,7 @@ impl Plimsoll {
             Command::Quota(args) => args.command.is_none(),
             _ => false,
         };
-        // The log of the history's database is of interest only if it fails.
+        // The log of the database of a quota server is of interest only if it fails.
         let default = match self.command {
             _ if is_tier => "info,fjall=warn,lsm_tree=warn",
             // The command prints what a tier would log.

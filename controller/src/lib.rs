@@ -297,12 +297,8 @@ impl Controller {
             stop.clone(),
         ));
         tokio::spawn(self.recorder.clone().run(self.brain.clone(), stop.clone()));
-        let queries = QueryTask {
-            brain: self.brain.clone(),
-            recorder: self.recorder.clone(),
-            events: self.events.clone(),
-            every: self.query_every,
-        };
+        let queries =
+            QueryTask { brain: self.brain.clone(), events: self.events.clone(), every: self.query_every };
         tokio::spawn(queries.run(stop.clone()));
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.security.clone().follow()));
         let parent =
@@ -362,8 +358,9 @@ pub mod parsers {
     use plimsoll_policy::learning::{Day, Minute};
 
     use crate::brain::Brain;
+    use crate::history::csv;
     use crate::history::csv::import::Import;
-    use crate::history::store::read_row;
+    use crate::history::store::Restored;
     use crate::prometheus::answer;
     use crate::state::{DurableState, store};
 
@@ -381,11 +378,15 @@ pub mod parsers {
         }
     }
 
-    /// Restores the rows of a history that has one row of each kind.
-    pub fn history_row(key: &[u8], row: &[u8], brain: &mut Brain, now: MonoTime) {
-        let restored = read_row(key, row);
-        brain.restore_history(restored.closed, restored.minutes);
-        brain.restore_answers(now, restored.answers);
+    /// Restores a day's file, the summaries or the answers of a history.
+    pub fn history_file(file: &[u8], brain: &mut Brain, now: MonoTime) {
+        let restored = Restored {
+            minutes: csv::read_written(file).0,
+            closed: serde_json::from_slice(file).unwrap_or_default(),
+            answers: serde_json::from_slice(file).unwrap_or_default(),
+            losses: Vec::new(),
+        };
+        brain.restore_history(now, restored);
     }
 
     pub fn today(unix_s: i64) -> Day {

@@ -21,13 +21,13 @@ pub fn open_or_create(path: &Path) -> io::Result<File> {
     open_with(File::options().create(true).truncate(false).write(true), path)
 }
 
-/// Opens a regular file for appending, which is created, readable by its owner alone, if nothing has this name.
+/// Opens a regular file for reading and appending, which is created, readable by its owner alone, if nothing has this name.
 ///
 /// # Errors
 /// When the system refuses, or something else than a regular file has this name.
 pub fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    options.create(true).append(true);
+    options.read(true).create(true).append(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;

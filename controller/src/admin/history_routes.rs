@@ -22,16 +22,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::admin::Commands;
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
-use crate::history::MinuteSamples;
-use crate::history::csv::HistoryWriter;
 use crate::history::csv::import::Import;
+use crate::history::csv::{self, HEADER};
 use crate::tasks::history::{HistoryRecorder, log_limits};
 use crate::tasks::unix_s;
 
 /// The largest import.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
-/// The size of a chunk of an export.
-const CHUNK_BYTES: usize = 64 << 10;
+/// The minutes in a chunk of an export.
+const MINUTES_PER_CHUNK: usize = 16;
 
 #[derive(Clone, Debug)]
 struct RouteState {
@@ -108,42 +107,35 @@ async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuer
         Ok(buckets) => buckets,
         Err(error) => return error_response(StatusCode::BAD_REQUEST, error),
     };
-    let open = move || shared.recorder.with_store(&shared.brain, |store| Ok(store.range(from, to)));
-    let rows = match tokio::task::spawn_blocking(open).await {
-        Ok(Ok(rows)) => rows,
+    let days = move || shared.recorder.with_store(&shared.brain, |store| Ok((store.days()?, store.clone())));
+    let (days, store) = match tokio::task::spawn_blocking(days).await {
+        Ok(Ok(opened)) => opened,
         Ok(Err(error)) => return error_response(StatusCode::SERVICE_UNAVAILABLE, error),
         Err(error) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
     };
     let (sender, receiver) = mpsc::channel(2);
     tokio::task::spawn_blocking(move || {
+        let send = |chunk: io::Result<String>| sender.blocking_send(chunk).map_err(io::Error::other);
+        let send_rows = || -> io::Result<()> {
+            send(Ok(format!("{HEADER}\n")))?;
+            for day in days.into_iter().filter(|day| (from.day()..=to.day()).contains(day)) {
+                let minutes = store.read_day(day)?.0;
+                for some in minutes.chunks(MINUTES_PER_CHUNK) {
+                    let mut rows = String::new();
+                    let wanted = some.iter().filter(|minute| (from..to).contains(&minute.minute));
+                    wanted.for_each(|minute| csv::append(&mut rows, minute, &buckets));
+                    send(Ok(rows))?;
+                }
+            }
+            Ok(())
+        };
         // An error ends the connection, so that the client does not take the rows before it for all.
-        if let Err(error) = send_rows(rows, &buckets, &sender) {
-            let _ = sender.blocking_send(Err(error));
+        if let Err(error) = send_rows() {
+            let _ = send(Err(error));
         }
     });
     let csv = [(header::CONTENT_TYPE, "text/csv; charset=utf-8")];
     (csv, Body::from_stream(ReceiverStream::new(receiver))).into_response()
-}
-
-/// Sends the rows in chunks. A client that has closed the connection ends this early.
-fn send_rows(
-    minutes: impl Iterator<Item = Result<MinuteSamples, String>>,
-    buckets: &[Bucket],
-    sender: &mpsc::Sender<Result<Vec<u8>, io::Error>>,
-) -> io::Result<()> {
-    let mut writer = HistoryWriter::new()?;
-    for minute in minutes {
-        writer.write(&minute.map_err(io::Error::other)?, buckets)?;
-        if let Some(chunk) = writer.take(CHUNK_BYTES)?
-            && sender.blocking_send(Ok(chunk)).is_err()
-        {
-            return Ok(());
-        }
-    }
-    if let Some(rest) = writer.take(0)? {
-        let _ = sender.blocking_send(Ok(rest));
-    }
-    Ok(())
 }
 
 async fn import(
@@ -197,22 +189,20 @@ fn add_days(
         .block_on(recording)
         .map_err(|error| reject(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None))?;
     // Saved first: nothing is learned from days that a restart would lose.
-    let minutes = import.minutes.iter();
-    let minutes =
-        minutes.map(|(minute, samples)| MinuteSamples { minute: *minute, samples: samples.clone() });
-    let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(minutes, replace));
+    let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(&import.minutes, replace));
     if let Err(error) = saved {
-        logged.refused(&error);
-        return Err(reject(StatusCode::INSUFFICIENT_STORAGE, error, None));
+        logged.refused(&error.to_string());
+        return Err(reject(StatusCode::INSUFFICIENT_STORAGE, error.to_string(), None));
     }
     let (filed, closed, changes) = shared.brain.with(|brain, _| brain.import_history(&days, today, replace));
     log_limits(&changes);
     shared.brain.notify();
-    let saved = shared.recorder.with_store(&shared.brain, |store| store.write_closed(&closed, &[]));
-    saved.map_err(|error| {
-        let error = format!("the import is in force, but the next restart loses it: {error}");
-        reject(StatusCode::INSUFFICIENT_STORAGE, error, None)
-    })?;
+    if let Some(closed) = closed {
+        shared.recorder.with_store(&shared.brain, |store| store.write_closed(&closed)).map_err(|error| {
+            let error = format!("the import is in force, but the next restart loses it: {error}");
+            reject(StatusCode::INSUFFICIENT_STORAGE, error, None)
+        })?;
+    }
     let day = |day: Day| UnixSeconds::from_secs(day.first_minute().as_unix()).to_string()[..10].to_owned();
     let days = filed.into_iter().map(|(bucket, at, filed)| ImportedDay {
         bucket,

@@ -7,12 +7,13 @@ use std::time::Duration;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 use plimsoll_core::report::{Entered, Origin, Tally};
-use plimsoll_policy::learning::{Closed, Day, DaySamples, Minute};
+use plimsoll_policy::learning::{Day, DaySamples, Minute};
 use plimsoll_policy::{LimitSource, Policy, Prometheus};
 
 use super::Brain;
 use crate::bucket::BucketState;
-use crate::history::{FiledDays, History, MinuteSamples, ToSave};
+use crate::history::store::Restored;
+use crate::history::{ClosedDays, FiledDays, History, MinuteSamples, Unsaved};
 
 /// The longest report that counts for the minute in which it arrives. A longer one says little about that
 /// minute.
@@ -49,6 +50,8 @@ pub(crate) struct LimitAnswer {
 pub(crate) struct Limits {
     pub(crate) history: History,
     pub(crate) answers: LimitAnswers,
+    /// True if a restart would lose an answer.
+    has_unsaved_answers: bool,
 }
 
 // === impl Limits ===
@@ -87,7 +90,8 @@ impl Limits {
     }
 
     fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer, policy: &Policy) {
-        self.answers.insert((source.url.clone(), source.query.clone()), answer);
+        let before = self.answers.insert((source.url.clone(), source.query.clone()), answer);
+        self.has_unsaved_answers |= before.is_none_or(|before| before.rate != answer.rate);
         self.retain_asked(policy);
     }
 
@@ -108,15 +112,21 @@ impl Limits {
 // === impl Brain ===
 
 impl Brain {
-    /// Takes the minutes that are over and must be saved, and the buckets whose history is forgotten.
-    pub(crate) fn take_unwritten(&mut self) -> (Vec<MinuteSamples>, Vec<Bucket>) {
-        (self.limits.history.take_unwritten(), self.limits.history.take_forgotten())
+    /// Takes what must be saved: minutes that are over, summaries of closed days, and answers.
+    pub(crate) fn take_unsaved_history(&mut self) -> Unsaved {
+        let Limits { history, answers, has_unsaved_answers } = &mut self.limits;
+        let rates = || answers.iter().map(|(asked, answer)| (asked.clone(), answer.rate)).collect();
+        Unsaved {
+            minutes: history.take_unwritten(),
+            closed: history.take_closed(),
+            answers: std::mem::take(has_unsaved_answers).then(rates),
+        }
     }
 
-    /// Learns from a minute that was saved. Returns the days to save now, and the limits that changed.
-    pub(crate) fn on_minute_written(&mut self, minute: &MinuteSamples) -> (ToSave, LimitChanges) {
-        let closed = self.limits.history.on_written(minute, &self.policies.in_force);
-        (closed, self.apply_limits())
+    /// Learns from a minute that was saved. Returns the limits that changed.
+    pub(crate) fn on_minute_written(&mut self, minute: &MinuteSamples) -> LimitChanges {
+        self.limits.history.on_written(minute, &self.policies.in_force);
+        self.apply_limits()
     }
 
     /// Counts a minute that could not be saved.
@@ -124,35 +134,24 @@ impl Brain {
         self.limits.history.on_lost();
     }
 
-    /// Restores the history from the saved days, and from the minutes saved since.
-    pub(crate) fn restore_history(
-        &mut self,
-        closed: BTreeMap<Bucket, Closed>,
-        minutes: impl IntoIterator<Item = MinuteSamples>,
-    ) {
-        self.limits.history.restore(closed, minutes, &self.policies.in_force);
+    /// Restores the saved history, and the answers to queries that the policy still has.
+    pub(crate) fn restore_history(&mut self, now: MonoTime, restored: Restored) {
+        let policy = &self.policies.in_force;
+        self.limits.history.restore(restored.closed, restored.minutes, policy);
+        self.limits.restore_answers(now, restored.answers, policy);
         self.apply_limits();
     }
 
-    /// Imports past days. Returns the result for each day, the days to save now, and the limits that changed.
+    /// Imports past days. Returns the result for each day, the summaries to save now, and the limits that
+    /// changed.
     pub(crate) fn import_history(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
         today: Day,
         replace: bool,
-    ) -> (FiledDays, ToSave, LimitChanges) {
-        let (filed, closed) = self.limits.history.import(days, today, replace, &self.policies.in_force);
-        (filed, closed, self.apply_limits())
-    }
-
-    /// Restores the saved answers to queries that the policy still has.
-    pub(crate) fn restore_answers(
-        &mut self,
-        now: MonoTime,
-        saved: impl IntoIterator<Item = ((String, String), Rate)>,
-    ) {
-        self.limits.restore_answers(now, saved, &self.policies.in_force);
-        self.apply_limits();
+    ) -> (FiledDays, Option<ClosedDays>, LimitChanges) {
+        let filed = self.limits.history.import(days, today, replace, &self.policies.in_force);
+        (filed, self.limits.history.take_closed(), self.apply_limits())
     }
 
     /// Takes the answer to the query of a limit. Returns the limits that changed.

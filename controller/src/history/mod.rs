@@ -10,7 +10,7 @@ pub(crate) mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use sampler::MinuteSamples;
+pub(crate) use sampler::{MinuteSamples, Samples};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,7 @@ use plimsoll_policy::{LEARNED_MAX, Learned, LimitSource, Policy, UnixSeconds};
 use serde::{Deserialize, Serialize};
 
 use crate::history::sampler::Sampler;
+use crate::history::store::SavedAnswers;
 
 /// The largest number of buckets with a history, beside those whose limit the policy wants learned by their exact
 /// name.
@@ -36,8 +37,8 @@ pub(crate) const BUCKETS_MAX: usize = 1_000;
 pub(crate) struct History {
     baselines: BTreeMap<Bucket, Baseline>,
     sampler: Sampler,
-    /// Buckets that were forgotten since the last [`take_forgotten`](Self::take_forgotten).
-    forgotten: Vec<Bucket>,
+    /// True if the summaries of the closed days have changed since [`take_closed`](Self::take_closed).
+    has_unsaved_days: bool,
     pub(crate) counters: Counters,
 }
 
@@ -71,8 +72,18 @@ pub struct LearningStatus {
     pub waits_for: Option<String>,
 }
 
-/// The summaries of buckets whose day has ended, to be saved.
-pub(crate) type ToSave = Vec<(Bucket, Closed)>;
+/// The summary of each bucket's closed days.
+pub(crate) type ClosedDays = BTreeMap<Bucket, Closed>;
+/// What must be saved of the history.
+#[derive(Debug)]
+pub(crate) struct Unsaved {
+    /// Ended minutes, oldest first.
+    pub(crate) minutes: Vec<MinuteSamples>,
+    /// The summaries of the closed days, if they have changed.
+    pub(crate) closed: Option<ClosedDays>,
+    /// The answers to queries, if they have changed.
+    pub(crate) answers: Option<SavedAnswers>,
+}
 /// The result for each imported day; `None` if the history has no room for the bucket.
 pub(crate) type FiledDays = Vec<(Bucket, Day, Option<Filed>)>;
 
@@ -125,17 +136,22 @@ impl History {
 
     /// Forgets buckets without traffic today, except those with peaks from which a limit is learned.
     fn make_room(&mut self, policy: &Policy) {
-        let before: Vec<Bucket> = self.baselines.keys().cloned().collect();
+        let before = self.baselines.len();
         self.baselines.retain(|bucket, baseline| {
             let is_idle = baseline.minutes() == (0, 0);
             !is_idle || (baseline.peaks().len() > 0 && learned_policy(policy, bucket).is_some())
         });
-        self.forgotten.extend(before.into_iter().filter(|bucket| !self.baselines.contains_key(bucket)));
+        self.has_unsaved_days |= self.baselines.len() < before;
     }
 
-    /// Takes the buckets that were forgotten since the last call: their saved history can be deleted.
-    pub(crate) fn take_forgotten(&mut self) -> Vec<Bucket> {
-        std::mem::take(&mut self.forgotten)
+    /// Returns the summaries of the closed days if they must be saved.
+    pub(crate) fn take_closed(&mut self) -> Option<ClosedDays> {
+        std::mem::take(&mut self.has_unsaved_days).then(|| self.closed())
+    }
+
+    /// Returns the summaries of the closed days.
+    fn closed(&self) -> ClosedDays {
+        self.baselines.iter().map(|(bucket, baseline)| (bucket.clone(), baseline.closed())).collect()
     }
 
     /// Takes the ended minutes that have to be saved, oldest first.
@@ -143,34 +159,28 @@ impl History {
         self.sampler.take()
     }
 
-    /// Learns from a minute that was saved. When it is the first one of a day, returns the summaries of the
-    /// days before.
-    pub(crate) fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) -> ToSave {
+    /// Learns from a minute that was saved.
+    pub(crate) fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) {
         self.counters.failing = false;
-        self.replay(written, policy, |_| true)
+        self.replay(written, policy, |_| true);
     }
 
-    fn replay(
-        &mut self,
-        minute: &MinuteSamples,
-        policy: &Policy,
-        counts: impl Fn(&Baseline) -> bool,
-    ) -> ToSave {
+    fn replay(&mut self, minute: &MinuteSamples, policy: &Policy, counts: impl Fn(&Baseline) -> bool) {
         for bucket in minute.samples.keys() {
             if !self.baselines.contains_key(bucket) && (has_place(policy, bucket) || self.room(policy) > 0) {
                 self.baselines.insert(bucket.clone(), Baseline::default());
             }
         }
-        let mut closed = Vec::new();
+        let day = minute.minute.day();
         for (bucket, baseline) in self.baselines.iter_mut().filter(|(_, baseline)| counts(baseline)) {
-            if baseline.turn(minute.minute.day(), learned_policy(policy, bucket)) {
-                closed.push((bucket.clone(), baseline.closed()));
+            if baseline.today() != Some(day) {
+                self.has_unsaved_days |= baseline.today().is_some();
+                baseline.turn(day, learned_policy(policy, bucket));
             }
             if let Some(sample) = minute.samples.get(bucket) {
                 baseline.record(minute.minute, *sample);
             }
         }
-        closed
     }
 
     /// Counts a minute that could not be saved. Nothing is learned from it.
@@ -182,7 +192,7 @@ impl History {
     /// Restores the summaries of earlier days, and learns from the minutes saved since.
     pub(crate) fn restore(
         &mut self,
-        closed: BTreeMap<Bucket, Closed>,
+        closed: ClosedDays,
         minutes: impl IntoIterator<Item = MinuteSamples>,
         policy: &Policy,
     ) {
@@ -205,14 +215,14 @@ impl History {
         }
     }
 
-    /// Adds past days from a file. Returns the result for each day, and the summaries to be saved.
+    /// Adds past days from a file. Returns the result for each day.
     pub(crate) fn import(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
         today: Day,
         replace: bool,
         policy: &Policy,
-    ) -> (FiledDays, ToSave) {
+    ) -> FiledDays {
         let mut filed = Vec::new();
         let mut touched = BTreeSet::new();
         for ((bucket, day), samples) in days {
@@ -236,14 +246,13 @@ impl History {
             touched.insert(bucket.clone());
         }
         // After all days: a first limit is computed over all of them.
-        let to_save = touched.into_iter().filter_map(|bucket| {
-            let baseline = self.baselines.get_mut(&bucket)?;
-            baseline.learn(learned_policy(policy, &bucket));
-            let closed = baseline.closed();
-            Some((bucket, closed))
-        });
-        let to_save = to_save.collect();
-        (filed, to_save)
+        for bucket in touched {
+            if let Some(baseline) = self.baselines.get_mut(&bucket) {
+                baseline.learn(learned_policy(policy, &bucket));
+                self.has_unsaved_days = true;
+            }
+        }
+        filed
     }
 
     /// Returns the learned limit of a bucket; before there is one, `until_history`, or [`Limit::Unknown`]

@@ -18,8 +18,11 @@ pub(crate) struct MinuteSamples {
     /// The minute, by this process's wall clock.
     pub(crate) minute: Minute,
     /// The samples of buckets with traffic.
-    pub(crate) samples: BTreeMap<Bucket, Sample>,
+    pub(crate) samples: Samples,
 }
+
+/// The sample of each bucket with traffic in one minute.
+pub(crate) type Samples = BTreeMap<Bucket, Sample>;
 
 /// The total counts of a bucket, and the kill generations that concern it.
 type Totals = BTreeMap<Bucket, (Tally, Kill)>;

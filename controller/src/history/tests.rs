@@ -40,13 +40,14 @@ fn minute_of(number: i64, buckets: &[(&str, f64)]) -> MinuteSamples {
     MinuteSamples { minute: Minute(number), samples: samples.collect() }
 }
 
-/// Learns from the minutes of some days in which `api/a` is offered a rate that grows by 10 each day.
-fn days(history: &mut History, from: i64, to: i64, policy: &Policy) -> Vec<(Bucket, Closed)> {
-    let mut closed = Vec::new();
+/// Learns from the minutes of some days in which `api/a` is offered a rate that grows by 10 each day. Returns the
+/// summaries that were saved last.
+fn days(history: &mut History, from: i64, to: i64, policy: &Policy) -> ClosedDays {
+    let mut closed = ClosedDays::new();
     for number in from..to {
         let rps = 100.0 + 10.0 * number.div_euclid(MINUTES_PER_DAY as i64) as f64;
-        let last = history.on_written(&minute_of(number, &[("api/a", rps)]), policy);
-        closed = if last.is_empty() { closed } else { last };
+        history.on_written(&minute_of(number, &[("api/a", rps)]), policy);
+        closed = history.take_closed().unwrap_or(closed);
     }
     closed
 }
@@ -136,7 +137,7 @@ fn restart_at_any_minute_changes_nothing() {
     let terms = learned_policy(&policy, &name).unwrap();
     for restart in [1, 59, DAY - 1, DAY, DAY + 1, 3 * DAY, 4 * DAY + 700, 6 * DAY - 1] {
         let mut before = History::default();
-        let closed: BTreeMap<Bucket, Closed> = days(&mut before, 0, restart, &policy).into_iter().collect();
+        let closed = days(&mut before, 0, restart, &policy);
         // The disk holds earlier days too, which are not learned from twice.
         let minutes = ((restart - 2 * DAY).max(0)..restart)
             .map(|number| minute_of(number, &[("api/a", 100.0 + 10.0 * number.div_euclid(DAY) as f64)]));
@@ -205,7 +206,7 @@ fn new_buckets_beyond_the_maximum_are_rejected_until_idle_ones_are_forgotten() {
         history.counters.rejected, 11,
         "only the first new bucket of the day came before there was room"
     );
-    assert_eq!(history.take_forgotten().len(), BUCKETS_MAX);
+    assert!(history.take_closed().is_some_and(|closed| closed.len() < BUCKETS_MAX));
 }
 
 #[test]
@@ -255,15 +256,16 @@ fn imported_week_is_a_limit_at_once() {
         (0..200).for_each(|at| samples.record(Minute(at), sample(rps, true)));
         days.insert((name.clone(), Day(day)), samples);
     }
-    let (filed, to_save) = history.import(&days, Day(20), false, &policy);
+    let filed = history.import(&days, Day(20), false, &policy);
     assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Added)) && filed.len() == 7);
+    let to_save = history.take_closed().unwrap();
     assert_eq!(to_save.len(), 1);
     let terms = learned_policy(&policy, &name).unwrap();
     assert_eq!(history.status(&name, terms).limit_rps, Some(360.0), "the 95th percentile of all seven");
-    let (filed, _) = history.import(&days, Day(20), false, &policy);
+    let filed = history.import(&days, Day(20), false, &policy);
     assert!(filed.iter().all(|(.., filed)| *filed == Some(Filed::Kept)));
     // A restart keeps it.
     let mut after = History::default();
-    after.restore(to_save.into_iter().collect(), [], &policy);
+    after.restore(to_save, [], &policy);
     assert_eq!(after.status(&name, terms), history.status(&name, terms));
 }

@@ -16,7 +16,6 @@ use crate::prometheus::answer;
 use crate::prometheus::query::{self, QueryError};
 use crate::rollout::query_gates::{GateAnswer, gate_queries};
 use crate::tasks::events::Events;
-use crate::tasks::history::HistoryRecorder;
 
 /// Intervals for which an answer counts at a gate.
 const ANSWER_INTERVALS: u32 = 3;
@@ -61,7 +60,6 @@ pub(super) struct Progress {
 /// Sends the queries, and gives the answers to the brain.
 pub(crate) struct QueryTask {
     pub(crate) brain: Shared<Brain>,
-    pub(crate) recorder: HistoryRecorder,
     pub(crate) events: Events,
     /// The interval between two sends of one query.
     pub(crate) every: Duration,
@@ -90,7 +88,7 @@ impl QueryTask {
                     let Ok((query, answer)): Result<(Query, Result<String, QueryError>), _> = done else { continue };
                     let Some(progress) = queries.get_mut(&query) else { continue };
                     progress.in_flight = false;
-                    self.apply(&query, progress, answer).await;
+                    self.apply(&query, progress, answer);
                     continue;
                 }
                 _ = periods.tick() => {}
@@ -112,16 +110,16 @@ impl QueryTask {
         }
     }
 
-    async fn apply(&self, query: &Query, progress: &mut Progress, answer: Result<String, QueryError>) {
+    fn apply(&self, query: &Query, progress: &mut Progress, answer: Result<String, QueryError>) {
         if progress.purpose.gate {
             self.apply_to_gate(query, progress, &answer);
         }
         if let Some(source) = progress.purpose.limit.clone() {
-            self.apply_to_limit(&source, progress, answer).await;
+            self.apply_to_limit(&source, progress, answer);
         }
     }
 
-    async fn apply_to_limit(
+    fn apply_to_limit(
         &self,
         source: &Prometheus,
         progress: &mut Progress,
@@ -136,14 +134,6 @@ impl QueryTask {
                     tracing::info!(url, query, limit_rps = rate.per_second(), "limit query succeeds again");
                 }
                 progress.limit_failures = 0;
-                let known = |brain: &Brain| brain.limits.answers.get(&(url.clone(), query.clone())).copied();
-                if self.brain.with(|brain, _| known(brain)).is_none_or(|known| known.rate != rate) {
-                    let (recorder, brain, source) =
-                        (self.recorder.clone(), self.brain.clone(), source.clone());
-                    let save = move || recorder.save_answer(&brain, &source, rate);
-                    // The answer is in force even if it cannot be saved.
-                    let _ = tokio::task::spawn_blocking(save).await;
-                }
                 self.brain.with(|brain, now| brain.on_answer(source, LimitAnswer { rate, at: now }));
                 self.brain.notify();
             }

@@ -44,18 +44,14 @@ pub(super) fn kept_directives(data: &[u8]) {
     }
 }
 
-/// An import of a text, or a row of the store: the length of its key as a byte, the key, and the row. The controller
-/// learns a limit from it.
+/// An import of a text, and a file of the history. The controller learns a limit from them.
 pub(super) fn history(data: &[u8]) {
     let policy = || tiers::policy(LEARNED, ONE_CLASS_TENANTS).unwrap();
     let mut brain = tiers::brain(START, policy(), DurableState::first_start());
     if let Ok(text) = std::str::from_utf8(data) {
         controller::history_import(text, &policy(), &mut brain, controller::today(NOW_S));
     }
-    if let [length, rest @ ..] = data {
-        let (key, row) = rest.split_at(usize::from(*length).min(rest.len()));
-        controller::history_row(key, row, &mut brain, START);
-    }
+    controller::history_file(data, &mut brain, START);
     for step in 1..4 {
         brain.on_tick(later(START, 60_000 * step), NOW_S + 86_400 * i64::try_from(step).unwrap_or_default());
         save(&mut brain);

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::Policy;
-use plimsoll_policy::learning::{Day, DaySamples, Minute, Sample};
+use plimsoll_policy::learning::{Day, DaySamples, Minute};
 
 use super::{CsvError, HistoryRow, rows};
+use crate::history::Samples;
 
 /// The content of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Import {
     /// Samples by minute.
-    pub(crate) minutes: BTreeMap<Minute, BTreeMap<Bucket, Sample>>,
+    pub(crate) minutes: BTreeMap<Minute, Samples>,
     /// Rows of the present day, which are ignored: the day is still being counted.
     pub(crate) rows_of_today: usize,
     /// Rows without traffic, which are ignored: such a minute is no sample.

@@ -5,33 +5,33 @@ pub(crate) mod import;
 #[cfg(test)]
 mod tests;
 
-use ::csv::{
-    DeserializeErrorKind, Error, ErrorKind, ReaderBuilder, StringRecord, Trim, Writer, WriterBuilder,
-};
+use ::csv::{DeserializeErrorKind, Error, ErrorKind, ReaderBuilder, StringRecord, Trim};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::UnixSeconds;
-use plimsoll_policy::learning::Sample;
+use plimsoll_policy::learning::{Minute, Sample};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 
 use crate::history::MinuteSamples;
 
 /// The columns of an exported history. The last one may be left out of a file that is read.
 pub const COLUMNS: [&str; 4] = ["time_utc", "bucket", "offered_rps", "clean"];
+/// The first line of an exported history.
+pub(crate) const HEADER: &str = "time_utc,bucket,offered_rps,clean";
 /// Columns that a file must have.
 const COLUMNS_MIN: usize = 3;
 
 /// One row: the traffic of one bucket in one minute.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct HistoryRow {
     /// A time in the minute, in UTC.
-    #[serde(serialize_with = "write_time", deserialize_with = "read_time")]
+    #[serde(deserialize_with = "read_time")]
     pub time_utc: UnixSeconds,
     /// The bucket.
     pub bucket: Bucket,
     /// Requests/s offered, over all zones; written with three decimals.
-    #[serde(serialize_with = "write_rate", deserialize_with = "read_rate")]
+    #[serde(deserialize_with = "read_rate")]
     pub offered_rps: Rate,
     /// True if nothing was refused, and nothing would have been: only such minutes are learned from. True if
     /// left out.
@@ -47,12 +47,6 @@ pub struct CsvError {
     pub line: usize,
     /// The reason, and what to do.
     pub reason: String,
-}
-
-/// Writes minutes as rows, in chunks that can be sent on.
-#[derive(Debug)]
-pub(crate) struct HistoryWriter {
-    rows: Writer<Vec<u8>>,
 }
 
 /// Reads the rows of a file, each with its line.
@@ -89,17 +83,9 @@ impl HistoryRow {
     }
 }
 
-fn write_time<S: Serializer>(time: &UnixSeconds, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(time)
-}
-
 fn read_time<'de, D: Deserializer<'de>>(from: D) -> Result<UnixSeconds, D::Error> {
     let text = String::deserialize(from)?;
     UnixSeconds::parse(&text).map_err(|error| D::Error::custom(format_args!("time_utc is {error}")))
-}
-
-fn write_rate<S: Serializer>(rate: &Rate, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&format_args!("{:.3}", rate.per_second()))
 }
 
 fn read_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
@@ -146,48 +132,56 @@ pub fn line_of(position: Option<&::csv::Position>, text: &str) -> usize {
     1 + before.iter().chain(skipped).filter(|byte| **byte == b'\n').count()
 }
 
-// === impl HistoryWriter ===
+// === Files of the history ===
 
-impl HistoryWriter {
-    /// Begins a file with the line of the columns.
-    ///
-    /// # Errors
-    /// Never in practice: memory accepts every write.
-    pub(crate) fn new() -> Result<Self, Error> {
-        let mut writer = Self { rows: rows_writer() };
-        writer.rows.write_record(COLUMNS)?;
-        Ok(writer)
-    }
-
-    /// Writes the rows of one minute; if `buckets` is not empty, only theirs.
-    ///
-    /// # Errors
-    /// Never in practice: memory accepts every write.
-    pub(crate) fn write(&mut self, minute: &MinuteSamples, buckets: &[Bucket]) -> Result<(), Error> {
-        let time_utc = UnixSeconds::from_secs(minute.minute.as_unix());
-        for (bucket, sample) in &minute.samples {
-            if buckets.is_empty() || buckets.contains(bucket) {
-                let (offered_rps, clean) = (sample.offered, sample.clean);
-                self.rows.serialize(HistoryRow { time_utc, bucket: bucket.clone(), offered_rps, clean })?;
-            }
+/// Appends the rows of a minute; if `buckets` is not empty, only theirs.
+pub(crate) fn append(text: &mut String, minute: &MinuteSamples, buckets: &[Bucket]) {
+    let time = UnixSeconds::from_secs(minute.minute.as_unix());
+    for (bucket, sample) in &minute.samples {
+        if buckets.is_empty() || buckets.contains(bucket) {
+            let offered = sample.offered.per_second();
+            text.push_str(&format!("{time},{bucket},{offered:.3},{}\n", sample.clean));
         }
-        Ok(())
-    }
-
-    /// Takes the text written so far if it has `bytes_min` bytes or more.
-    ///
-    /// # Errors
-    /// Never in practice: memory accepts every write.
-    pub(crate) fn take(&mut self, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
-        self.rows.flush()?;
-        if self.rows.get_ref().len() < bytes_min {
-            return Ok(None);
-        }
-        let full = std::mem::replace(&mut self.rows, rows_writer());
-        full.into_inner().map(Some).map_err(|error| error.into_error().into())
     }
 }
 
-fn rows_writer() -> Writer<Vec<u8>> {
-    WriterBuilder::new().has_headers(false).from_writer(Vec::new())
+/// Reads the rows that a controller wrote, as minutes in the order of time. Returns the numbers of the lines that are
+/// not rows, because a crash cut them short or the disk damaged them. Rows that are older than the row before are left
+/// out: the clock was set back.
+pub(crate) fn read_written(bytes: &[u8]) -> (Vec<MinuteSamples>, Vec<usize>) {
+    let (mut minutes, mut dropped): (Vec<MinuteSamples>, _) = (Vec::new(), Vec::new());
+    let mut latest: (&str, Minute) = ("", Minute(i64::MIN));
+    for (at, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let line = std::str::from_utf8(line).unwrap_or("damaged");
+        if line.is_empty() || (at == 0 && line == HEADER) {
+            continue;
+        }
+        let Some((time, bucket, sample)) = written_row(line) else {
+            dropped.push(at + 1);
+            continue;
+        };
+        if time != latest.0 {
+            // One minute has up to a thousand rows.
+            let Ok(unix) = UnixSeconds::parse(time) else {
+                dropped.push(at + 1);
+                continue;
+            };
+            latest = (time, Minute::of_unix(unix.as_secs()));
+        }
+        let minute = latest.1;
+        match minutes.last_mut() {
+            Some(last) if last.minute > minute => {}
+            Some(last) if last.minute == minute => {
+                last.samples.entry(bucket).or_insert(sample);
+            }
+            _ => minutes.push(MinuteSamples { minute, samples: [(bucket, sample)].into() }),
+        }
+    }
+    (minutes, dropped)
+}
+
+fn written_row(line: &str) -> Option<(&str, Bucket, Sample)> {
+    let [time, bucket, offered, clean] = line.split(',').collect::<Vec<_>>()[..] else { return None };
+    let offered = Rate::new(offered.parse().ok()?).ok().filter(|offered| *offered > Rate::ZERO)?;
+    Some((time, Bucket::new(bucket).ok()?, Sample { offered, clean: clean.parse().ok()? }))
 }

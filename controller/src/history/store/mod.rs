@@ -1,316 +1,252 @@
-//! The history on disk: a database of its own in the state directory, because it is written every minute and
-//! may be lost, unlike the durable state.
+//! The history on disk, in the folder `history` of the state directory: one CSV file a day, with the rows of
+//! `plimsoll history export`, and the summary of the closed days, so that a start reads the rows of today only.
 //!
-//! `minutes` has one row per minute, the last [`MINUTES_MAX`] of them; `closed` the summary of each bucket's
-//! days before the present one; `answers` the last answers of Prometheus servers. Minutes are written first:
-//! the summaries follow from them.
+//! A minute is written before anything is learned from it: the summaries follow from the rows.
 
-mod error;
-mod rows;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use error::HistoryError;
-
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
-use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
-use plimsoll_host::panics::stopped_at_panic;
-use plimsoll_host::private_directory;
-use plimsoll_policy::learning::{Closed, MINUTES_PER_DAY, Minute};
+use plimsoll_host::atomic_file::{replace, sync_directory};
+use plimsoll_host::{private_directory, regular_file};
+use plimsoll_policy::UnixSeconds;
+use plimsoll_policy::learning::{Day, Minute};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-use crate::history::MinuteSamples;
-use error::Fault;
+use crate::history::csv::{self, HEADER};
+use crate::history::{ClosedDays, MinuteSamples, Samples};
+use crate::state::store::put_aside;
 
-/// The largest number of minutes on disk: 8 days without a gap, so that a week can be exported.
-pub(crate) const MINUTES_MAX: usize = 8 * MINUTES_PER_DAY;
-/// The largest number of saved answers.
-const ANSWERS_MAX: usize = 1_000;
-/// The folder in the state directory.
+/// Maximum number of days on disk, so that a week can be exported.
+pub(crate) const DAYS_MAX: usize = 8;
+/// Maximum size of a file that is read: a day of the longest names takes half of it.
+const FILE_BYTES_MAX: usize = 512 << 20;
+/// Maximum number of damaged lines that are named.
+const NAMED_MAX: usize = 5;
 const FOLDER: &str = "history";
-/// The room for rows that are in the journal alone. A minute's row is about 30 bytes per bucket.
-const MEMTABLE_BYTES: u64 = 1 << 20;
-/// Attempts to open a locked database: the threads of one that was just closed may still hold the lock.
-const LOCKED_TRIES: usize = 20;
-/// The delay between two of them.
-const LOCKED_WAIT: Duration = Duration::from_millis(50);
-const CACHE_BYTES: u64 = 1 << 20;
-const JOURNAL_BYTES: u64 = 64 << 20;
-/// The largest file that the database reads as a whole: its version, and the version of a keyspace.
-const WHOLE_BYTES_MAX: u64 = 16 << 20;
+const CLOSED: &str = "closed.json";
+const ANSWERS: &str = "answers.json";
+/// A folder of the database that versions before had in this place.
+const DATABASE: &str = "keyspaces";
+
+/// The last good answer to each query, by URL and query.
+pub(crate) type SavedAnswers = Vec<((String, String), Rate)>;
 
 /// The history on disk.
+#[derive(Clone, Debug)]
 pub(crate) struct HistoryStore {
-    database: Database,
-    minutes: Keyspace,
-    closed: Keyspace,
-    answers: Keyspace,
-    rows: usize,
+    folder: PathBuf,
 }
 
-/// Reads one row as that of each kind.
-pub(crate) fn read_row(key: &[u8], row: &[u8]) -> Restored {
-    Restored {
-        closed: rows::closed(key, row).into_iter().collect(),
-        minutes: rows::minute(key, row).into_iter().collect(),
-        answers: rows::answer(key, row).into_iter().collect(),
-        loss: None,
-    }
-}
-
-/// The content of the store when it was opened.
+/// The content of the store at a start.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
-    /// The summary of each bucket's days before the present one.
-    pub(crate) closed: BTreeMap<Bucket, Closed>,
-    /// The minutes since, oldest first.
+    pub(crate) closed: ClosedDays,
+    /// The minutes that no summary contains, oldest first.
     pub(crate) minutes: Vec<MinuteSamples>,
-    /// The last good answer to each query, by URL and query.
-    pub(crate) answers: Vec<((String, String), Rate)>,
-    /// Why an earlier history could not be read, if there was one.
-    pub(crate) loss: Option<String>,
-}
-
-impl std::fmt::Debug for HistoryStore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HistoryStore").field("rows", &self.rows).finish_non_exhaustive()
-    }
+    pub(crate) answers: SavedAnswers,
+    /// What could not be read, and what became of it.
+    pub(crate) losses: Vec<String>,
 }
 
 impl HistoryStore {
-    /// Opens the history in the state directory. A damaged one is put aside, and a new one begins.
+    /// Returns the store in a state directory.
+    pub(crate) fn new(state: &Path) -> Self {
+        Self { folder: state.join(FOLDER) }
+    }
+
+    /// Reads the summaries, and the minutes of the days that they do not contain. Damage is a loss, not an error.
     ///
     /// # Errors
-    /// When the directory cannot be used at present.
-    pub(crate) fn open(state: &Path) -> Result<(Self, Restored), HistoryError> {
-        let path = state.join(FOLDER);
-        Self::open_or_replace(&path).map_err(|fault| HistoryError { path, fault })
-    }
-
-    fn open_or_replace(path: &Path) -> Result<(Self, Restored), Fault> {
-        match Self::load(path) {
-            Err(Fault::Unreadable(reason)) => {
-                let aside = aside(path);
-                fs::rename(path, &aside).map_err(|error| Fault::Unavailable(error.to_string()))?;
-                let loss = format!("{reason}; it was put aside as {}", aside.display());
-                let (store, restored) = Self::load(path)?;
-                Ok((store, Restored { loss: Some(loss), ..restored }))
-            }
-            loaded => loaded,
-        }
-    }
-
-    fn load(path: &Path) -> Result<(Self, Restored), Fault> {
-        if path.exists() && !path.is_dir() {
-            return Err(Fault::Unavailable("it is no directory".to_owned()));
-        }
-        if path.is_dir() {
-            check_files(path)?;
-        }
-        let load = || {
-            let path = path.to_owned();
-            let loaded = stopped_at_panic("history", move || Self::load_from(&path));
-            let loaded = loaded.map_err(|error| Fault::Unavailable(error.to_string()))?;
-            loaded.unwrap_or_else(|panic| Err(Fault::Unreadable(format!("reading it failed: {panic}"))))
-        };
-        let mut loaded = load();
-        for _ in 0..LOCKED_TRIES {
-            if !matches!(loaded, Err(Fault::Locked)) {
-                break;
-            }
-            sleep(LOCKED_WAIT);
-            loaded = load();
-        }
-        loaded
-    }
-
-    fn load_from(path: &Path) -> Result<(Self, Restored), Fault> {
-        private_directory::create(path).map_err(|error| Fault::Unavailable(error.to_string()))?;
-        let database = Database::builder(path)
-            .cache_size(CACHE_BYTES)
-            .max_journaling_size(JOURNAL_BYTES)
-            .worker_threads(1)
-            .open()?;
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-        let minutes = database.keyspace("minutes", options)?;
-        let closed = database.keyspace("closed", options)?;
-        let answers = database.keyspace("answers", options)?;
+    /// When the folder cannot be used at present.
+    pub(crate) fn open(&self) -> io::Result<Restored> {
+        private_directory::create(&self.folder)?;
         let mut restored = Restored::default();
-        for row in answers.iter() {
-            let (key, value) = row.into_inner()?;
-            restored.answers.push(rows::answer(&key, &value)?);
+        let losses = &mut restored.losses;
+        if self.folder.join(DATABASE).exists() {
+            losses.push(format!(
+                "{} has the database of an earlier version, which is not read: export it with that version and import the \
+                 file here, then delete the folder {DATABASE} and the files *.jnl beside it",
+                self.folder.display()
+            ));
         }
-        for row in closed.iter() {
-            let (name, value) = row.into_inner()?;
-            let (bucket, closed) = rows::closed(&name, &value)?;
-            restored.closed.insert(bucket, closed);
-        }
+        restored.closed = self.read_json(CLOSED, losses)?;
+        restored.answers = self.read_json(ANSWERS, losses)?;
         let since = restored.closed.values().filter_map(|closed| closed.open).min();
-        let since = since.map_or(Minute(i64::MIN), |day| day.first_minute());
-        let mut store = Self { database, minutes, closed, answers, rows: 0 };
-        // Every row is read, so that damage shows now and not in the middle of an export.
-        for row in store.minutes.iter() {
-            let (key, value) = row.into_inner()?;
-            let minute = rows::minute(&key, &value)?;
-            store.rows += 1;
-            if minute.minute >= since {
-                restored.minutes.push(minute);
+        for day in self.days()?.into_iter().filter(|day| since.is_none_or(|since| *day >= since)) {
+            match self.read_day(day) {
+                Ok((minutes, dropped)) => {
+                    restored.minutes.extend(minutes);
+                    losses.extend(name_dropped(&self.file(day), &dropped));
+                }
+                Err(error) => losses.push(format!("{}: {error}", self.file(day).display())),
             }
         }
-        Ok((store, restored))
+        Ok(restored)
     }
 
-    /// Writes a minute, and deletes the oldest one beyond [`MINUTES_MAX`]. It is on disk when this returns.
+    /// Returns the days that have a file, oldest first.
     ///
     /// # Errors
-    /// When it cannot be written. The store must then be opened again.
-    pub(crate) fn write(&mut self, minute: &MinuteSamples) -> Result<(), String> {
-        self.put(minute).and_then(|()| self.persist()).map_err(|error| error.to_string())
+    /// When the folder cannot be read.
+    pub(crate) fn days(&self) -> io::Result<Vec<Day>> {
+        let mut days = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            let date = name.to_str().and_then(|name| name.strip_suffix(".csv"));
+            let start = date.and_then(|date| UnixSeconds::parse(&format!("{date}T00:00:00Z")).ok());
+            days.extend(start.map(|start| Minute::of_unix(start.as_secs()).day()));
+        }
+        days.sort_unstable();
+        Ok(days)
     }
 
-    fn put(&mut self, minute: &MinuteSamples) -> Result<(), fjall::Error> {
+    /// Reads the minutes of a day. Returns the numbers of the lines that are damaged.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read_day(&self, day: Day) -> io::Result<(Vec<MinuteSamples>, Vec<usize>)> {
+        let (mut minutes, dropped) =
+            csv::read_written(&regular_file::read_whole(&self.file(day), FILE_BYTES_MAX)?);
+        minutes.retain(|minute| minute.minute.day() == day);
+        Ok((minutes, dropped))
+    }
+
+    /// Appends a minute to the file of its day, and deletes the oldest day beyond [`DAYS_MAX`]. The minute is on disk when
+    /// this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written. No part of it is left, if the system allows.
+    pub(crate) fn write(&self, minute: &MinuteSamples) -> io::Result<()> {
         if minute.samples.is_empty() {
             return Ok(());
         }
-        let key = rows::key(minute.minute);
-        self.rows += usize::from(!self.minutes.contains_key(key)?);
-        self.minutes.insert(key, rows::encode(minute))?;
-        while self.rows > MINUTES_MAX {
-            let Some(oldest) = self.minutes.first_key_value() else { break };
-            self.minutes.remove(oldest.key()?)?;
-            self.rows -= 1;
+        private_directory::create(&self.folder)?;
+        let mut file = regular_file::open_to_append(&self.file(minute.minute.day()))?;
+        let before = file.metadata()?.len();
+        let mut text = if before == 0 { format!("{HEADER}\n") } else { end_of_torn_line(&mut file)? };
+        csv::append(&mut text, minute, &[]);
+        if let Err(error) = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()) {
+            let _ = file.set_len(before);
+            return Err(error);
+        }
+        if before == 0 {
+            self.delete_oldest()?;
         }
         Ok(())
     }
 
-    /// Writes the summaries of buckets, and deletes those of forgotten buckets.
+    /// Adds samples to the files of their days. A sample that is there already stays, unless `replace` is set.
     ///
     /// # Errors
-    /// When it cannot be written. The store must then be opened again.
-    pub(crate) fn write_closed(
-        &mut self,
-        closed: &[(Bucket, Closed)],
-        forgotten: &[Bucket],
-    ) -> Result<(), String> {
-        if closed.is_empty() && forgotten.is_empty() {
-            return Ok(());
+    /// When a file cannot be read or written.
+    pub(crate) fn merge(&self, minutes: &BTreeMap<Minute, Samples>, replaces: bool) -> io::Result<()> {
+        private_directory::create(&self.folder)?;
+        let mut days: BTreeMap<Day, Vec<(&Minute, &Samples)>> = BTreeMap::new();
+        for added in minutes {
+            days.entry(added.0.day()).or_default().push(added);
         }
-        let mut batch = self.database.batch().durability(Some(PersistMode::SyncAll));
-        for (bucket, closed) in closed {
-            let value = serde_json::to_vec(closed).map_err(|error| error.to_string())?;
-            batch.insert(&self.closed, bucket.as_str(), value);
-        }
-        for bucket in forgotten {
-            batch.remove(&self.closed, bucket.as_str());
-        }
-        batch.commit().map_err(|error| error.to_string())
-    }
-
-    /// Writes the answer to a query.
-    ///
-    /// # Errors
-    /// When it cannot be written. The store must then be opened again.
-    pub(crate) fn write_answer(&mut self, url: &str, query: &str, rate: Rate) -> Result<(), String> {
-        let Some(key) = rows::answer_key(url, query) else { return Ok(()) };
-        let write = || -> Result<(), fjall::Error> {
-            // Answers to queries of earlier policies go with the others once there are too many.
-            if self.answers.len()? >= ANSWERS_MAX {
-                self.answers.clear()?;
-            }
-            self.answers.insert(key, rate.per_second().to_be_bytes())
-        };
-        write().map_err(|error| error.to_string())
-    }
-
-    /// Adds samples to minutes. The sample of a bucket in a minute that is there already stays, unless
-    /// `replace` is set.
-    ///
-    /// # Errors
-    /// When it cannot be read or written. The store must then be opened again.
-    pub(crate) fn merge(
-        &mut self,
-        minutes: impl IntoIterator<Item = MinuteSamples>,
-        replace: bool,
-    ) -> Result<(), String> {
-        let merge = |store: &mut Self, mut minute: MinuteSamples| -> Result<(), Fault> {
-            let key = rows::key(minute.minute);
-            if let Some(row) = store.minutes.get(key)? {
-                for (bucket, sample) in rows::minute(&key, &row)?.samples {
-                    if !replace || !minute.samples.contains_key(&bucket) {
-                        minute.samples.insert(bucket, sample);
+        for (day, added) in days.into_iter().rev().take(DAYS_MAX) {
+            let known = match self.read_day(day) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+                read => read?.0,
+            };
+            let mut merged: BTreeMap<Minute, Samples> =
+                known.into_iter().map(|minute| (minute.minute, minute.samples)).collect();
+            for (minute, samples) in added {
+                let merged = merged.entry(*minute).or_default();
+                for (bucket, sample) in samples {
+                    if replaces || !merged.contains_key(bucket) {
+                        merged.insert(bucket.clone(), *sample);
                     }
                 }
             }
-            Ok(store.put(&minute)?)
-        };
-        for minute in minutes {
-            merge(self, minute).map_err(|fault| fault.to_string())?;
+            let mut text = format!("{HEADER}\n");
+            for (minute, samples) in merged {
+                csv::append(&mut text, &MinuteSamples { minute, samples }, &[]);
+            }
+            replace(&self.file(day), text.as_bytes())?;
         }
-        self.persist().map_err(|error| error.to_string())
+        self.delete_oldest()
     }
 
-    /// Returns the minutes from `from` up to but not including `to`, oldest first.
+    /// Writes the summaries of the closed days.
     ///
     /// # Errors
-    /// When one cannot be read.
-    pub(crate) fn range(
+    /// When they cannot be written. The earlier ones are kept.
+    pub(crate) fn write_closed(&self, closed: &ClosedDays) -> io::Result<()> {
+        self.write_json(CLOSED, closed)
+    }
+
+    /// Writes the answers to queries.
+    ///
+    /// # Errors
+    /// When they cannot be written. The earlier ones are kept.
+    pub(crate) fn write_answers(&self, answers: &SavedAnswers) -> io::Result<()> {
+        self.write_json(ANSWERS, answers)
+    }
+
+    fn write_json(&self, name: &str, content: &impl Serialize) -> io::Result<()> {
+        private_directory::create(&self.folder)?;
+        replace(&self.folder.join(name), &serde_json::to_vec(content)?)
+    }
+
+    /// Reads a file of the folder. A damaged one is put aside.
+    fn read_json<T: DeserializeOwned + Default>(
         &self,
-        from: Minute,
-        to: Minute,
-    ) -> impl Iterator<Item = Result<MinuteSamples, String>> + use<> {
-        self.minutes.range(rows::key(from)..rows::key(to.max(from))).map(|row| {
-            let read = || -> Result<MinuteSamples, Fault> {
-                let (key, value) = row.into_inner()?;
-                rows::minute(&key, &value)
-            };
-            read().map_err(|fault| fault.to_string())
-        })
-    }
-
-    fn persist(&self) -> Result<(), fjall::Error> {
-        self.database.persist(PersistMode::SyncAll)
-    }
-}
-
-/// Checks what the database does not: a FIFO in its folder would block it, and without its journal it opens, but loses
-/// every write at the next start.
-fn check_files(folder: &Path) -> Result<(), Fault> {
-    let unavailable = |error: io::Error| Fault::Unavailable(error.to_string());
-    let (mut is_empty, mut has_journal, mut folders) = (true, false, vec![folder.to_owned()]);
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).map_err(unavailable)? {
-            let entry = entry.map_err(unavailable)?;
-            let (path, kind) = (entry.path(), entry.file_type().map_err(unavailable)?);
-            is_empty = false;
-            has_journal |= path.extension().is_some_and(|extension| extension == "jnl");
-            if kind.is_dir() {
-                folders.push(path);
-            } else if !kind.is_file() {
-                return Err(Fault::Unreadable(format!("{} is not a regular file", path.display())));
-            } else if is_read_whole(&path) && entry.metadata().map_err(unavailable)?.len() > WHOLE_BYTES_MAX {
-                let reason = format!("{} is larger than {WHOLE_BYTES_MAX} bytes", path.display());
-                return Err(Fault::Unreadable(reason));
+        name: &str,
+        losses: &mut Vec<String>,
+    ) -> io::Result<T> {
+        let path = self.folder.join(name);
+        let read = regular_file::read_whole(&path, FILE_BYTES_MAX);
+        match read.and_then(|bytes| Ok(serde_json::from_slice(&bytes)?)) {
+            Ok(content) => Ok(content),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(T::default()),
+            Err(error) => {
+                let aside = put_aside(&path)?;
+                losses.push(format!("{}: {error}; it was put aside as {}", path.display(), aside.display()));
+                Ok(T::default())
             }
         }
     }
-    if is_empty || has_journal { Ok(()) } else { Err(Fault::Unreadable("its journal is missing".to_owned())) }
+
+    fn delete_oldest(&self) -> io::Result<()> {
+        let days = self.days()?;
+        for day in days.iter().take(days.len().saturating_sub(DAYS_MAX)) {
+            fs::remove_file(self.file(*day))?;
+        }
+        sync_directory(&self.folder)
+    }
+
+    fn file(&self, day: Day) -> PathBuf {
+        let start = UnixSeconds::from_secs(day.first_minute().as_unix()).to_string();
+        self.folder.join(format!("{}.csv", start.split('T').next().unwrap_or_default()))
+    }
 }
 
-/// Returns true for files that the database reads as a whole: not for journals and tables.
-fn is_read_whole(path: &Path) -> bool {
-    let is_journal = path.extension().is_some_and(|extension| extension == "jnl");
-    !is_journal && !path.parent().is_some_and(|parent| parent.ends_with("tables"))
+/// Returns a line feed if the last line of a file has none, because a crash cut it short.
+fn end_of_torn_line(file: &mut File) -> io::Result<String> {
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(if last == *b"\n" { String::new() } else { "\n".to_owned() })
 }
 
-/// Returns an unused name beside `path`.
-fn aside(path: &Path) -> PathBuf {
-    let free = (1..).map(|n| path.with_extension(format!("unreadable-{n}"))).find(|path| !path.exists());
-    free.unwrap_or_else(|| path.with_extension("unreadable"))
+/// Names the damaged lines of a file.
+fn name_dropped(file: &Path, lines: &[usize]) -> Option<String> {
+    let first = lines.first()?;
+    let named: Vec<String> = lines.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let more = if lines.len() > NAMED_MAX {
+        format!(" and {} more", lines.len() - NAMED_MAX)
+    } else {
+        String::new()
+    };
+    let (file, named) = (file.display(), named.join(", "));
+    Some(format!("{file}:{first}: dropped, because they were cut short or damaged: lines {named}{more}"))
 }

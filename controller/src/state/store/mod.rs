@@ -212,7 +212,7 @@ fn create_marker(directory: &Path) -> io::Result<()> {
 }
 
 /// Renames a file to an unused name, which is returned.
-fn put_aside(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = aside(path);
     match fs::rename(path, &aside) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -223,7 +223,10 @@ fn put_aside(path: &Path) -> io::Result<PathBuf> {
 
 /// Returns an unused name beside `path`.
 fn aside(path: &Path) -> PathBuf {
-    let name = |n: u32| path.with_extension(format!("state.unreadable-{n}"));
+    let name = |n: u32| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!("{file}.unreadable-{n}"))
+    };
     let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
     (1..u32::MAX).map(name).find(is_free).unwrap_or_else(|| name(u32::MAX))
 }

@@ -48,7 +48,7 @@ impl Weeks {
         if !self.zone.cut {
             self.zone.receive(&mut self.brain, now);
         }
-        for minute in self.brain.take_unwritten().0 {
+        for minute in self.brain.take_unsaved_history().minutes {
             if self.writes {
                 self.brain.on_minute_written(&minute);
             } else {
@@ -153,7 +153,7 @@ fn late_counts_are_no_surge() {
             }
             weeks.brain.on_tick(now, STEP.as_secs() as i64 * weeks.step as i64);
             save(&mut weeks.brain);
-            for minute in weeks.brain.take_unwritten().0 {
+            for minute in weeks.brain.take_unsaved_history().minutes {
                 let rates = minute.samples.values().map(|sample| sample.offered.per_second());
                 highest = rates.fold(highest, f64::max);
             }
