@@ -6,7 +6,6 @@ pub mod body;
 pub mod drill;
 mod http;
 pub mod kill_api;
-pub mod metrics_page;
 pub mod other_controllers;
 pub mod ports;
 pub mod rejected_streams;

@@ -4,10 +4,9 @@
 use std::net::SocketAddr;
 
 use plimsoll_core::names::Name;
+use plimsoll_core::stats::metrics::{Metric, Series, Value, one, rows};
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::{Connections, Counts};
-
-use crate::metrics_page::{Page, flag, plain};
 
 /// The most connections of an admin port; one address has half of them at most.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
@@ -42,42 +41,73 @@ impl Ports {
         }
     }
 
-    /// Adds the metrics of both ports.
-    pub fn add_to(&self, page: &mut Page) {
-        add_connections_to(page, &[("grpc", &self.grpc), ("admin", &self.admin)]);
+    /// Returns both ports with their names.
+    #[must_use]
+    pub fn named(&self) -> NamedPorts {
+        vec![("grpc", self.grpc.clone()), ("admin", self.admin.clone())]
     }
-}
-
-/// Adds the metrics of the connections of ports, by their names.
-pub fn add_connections_to(page: &mut Page, ports: &[(&'static str, &Connections)]) {
-    let counts: Vec<(&str, Counts)> =
-        ports.iter().map(|(port, connections)| (*port, connections.counts())).collect();
-    let rows = |value: fn(&Counts) -> f64| {
-        counts.iter().map(move |(port, counts)| (vec![(*port).to_owned()], value(counts))).collect::<Vec<_>>()
-    };
-    let help = "Connections whose peer has not sent a greeting yet; at an HTTP port, all connections.";
-    page.gauge("plimsoll_connections_pending", help, &["port"], rows(|counts| counts.pending as f64));
-    let help = "1 while connections cannot be accepted because descriptors or memory ran out.";
-    page.gauge("plimsoll_accept_failing", help, &["port"], rows(|counts| flag(counts.is_failing)));
-    let help = "Connections closed because too many were pending, in all or of their address.";
-    page.counter("plimsoll_connections_refused_total", help, &["port"], rows(|counts| counts.refused as f64));
-    let help = "Connections closed because no greeting came in time.";
-    let rows_of = rows(|counts| counts.timed_out as f64);
-    page.counter("plimsoll_connections_timed_out_total", help, &["port"], rows_of);
-    let failed = ports.iter().flat_map(|(port, connections)| {
-        let rows = connections.failed_handshakes().into_iter();
-        rows.map(move |(reason, count)| (vec![(*port).to_owned(), reason.to_owned()], count as f64))
-    });
-    let help = "Connections closed because their TLS handshake failed.";
-    page.counter("plimsoll_handshakes_failed_total", help, &["port", "reason"], failed);
-    let help = "Failed attempts to accept a connection.";
-    page.counter("plimsoll_accept_failures_total", help, &["port"], rows(|counts| counts.failures as f64));
-    let help = "Largest number of open descriptors of this process.";
-    page.gauge("plimsoll_descriptors_limit", help, &[], plain(descriptors::limit() as f64));
 }
 
 impl Default for Ports {
     fn default() -> Self {
         Self::new(plimsoll_proto::transport::PENDING_MAX_DEFAULT)
     }
+}
+
+/// The ports of a process by their names.
+pub type NamedPorts = Vec<(&'static str, Connections)>;
+
+/// The metrics of ports.
+pub const METRICS: [Metric<NamedPorts>; 7] = [
+    Metric::gauge(
+        "plimsoll_connections_pending",
+        &["port"],
+        "Connections whose peer has not sent a greeting yet; at an HTTP port, all connections.",
+        |ports| each(ports, |counts| counts.pending.into()),
+    ),
+    Metric::gauge(
+        "plimsoll_accept_failing",
+        &["port"],
+        "1 while connections cannot be accepted because descriptors or memory ran out.",
+        |ports| each(ports, |counts| counts.is_failing.into()),
+    ),
+    Metric::counter(
+        "plimsoll_connections_refused_total",
+        &["port"],
+        "Connections closed because too many were pending, in all or of their address.",
+        |ports| each(ports, |counts| counts.refused.into()),
+    ),
+    Metric::counter(
+        "plimsoll_connections_timed_out_total",
+        &["port"],
+        "Connections closed because no greeting came in time.",
+        |ports| each(ports, |counts| counts.timed_out.into()),
+    ),
+    Metric::counter(
+        "plimsoll_handshakes_failed_total",
+        &["port", "reason"],
+        "Connections closed because of their TLS handshake.",
+        |ports| {
+            rows(ports.iter().flat_map(|(port, connections)| {
+                let failed = connections.failed_handshakes().into_iter();
+                failed.map(|(reason, count)| ([*port, reason], count))
+            }))
+        },
+    ),
+    Metric::counter(
+        "plimsoll_accept_failures_total",
+        &["port"],
+        "Failed attempts to accept a connection.",
+        |ports| each(ports, |counts| counts.failures.into()),
+    ),
+    Metric::gauge(
+        "plimsoll_descriptors_limit",
+        &[],
+        "Largest number of open descriptors of the process.",
+        |_| one(descriptors::limit()),
+    ),
+];
+
+fn each(ports: &[(&'static str, Connections)], value: fn(Counts) -> Value) -> Vec<Series> {
+    rows(ports.iter().map(|(port, connections)| ([*port], value(connections.counts()))))
 }

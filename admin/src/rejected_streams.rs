@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use plimsoll_core::stats::metrics::{Metric, one, rows};
 use plimsoll_proto::driver::parent::{OnRejected, Rejection};
 use serde::{Deserialize, Serialize};
-
-use crate::metrics_page::Page;
 
 /// Refusals after which a child counts as refused. It comes back within 12 s each time.
 const REFUSED_AFTER: u64 = 3;
@@ -49,19 +48,26 @@ pub struct RefusedChild {
     pub cause: String,
 }
 
-impl RejectedStreams {
-    /// Adds the counts to a metrics page.
-    pub fn add_to(&self, page: &mut Page) {
-        let rows: Vec<_> = {
-            let state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-            state.counts.iter().map(|(reason, count)| (vec![(*reason).to_owned()], *count as f64)).collect()
-        };
-        let help = "Streams that this parent closed because the child broke a rule.";
-        page.counter("plimsoll_streams_rejected_total", help, &["reason"], rows);
-        let help = "Children that came back and were refused again, three times or more, until a minute ago.";
-        page.gauge("plimsoll_children_refused", help, &[], [(Vec::new(), self.refused().len() as f64)]);
-    }
+/// The metrics of a parent.
+pub const METRICS: [Metric<RejectedStreams>; 2] = [
+    Metric::counter(
+        "plimsoll_streams_rejected_total",
+        &["reason"],
+        "Streams that this parent closed because the child broke a rule, by reason; absent before the first.",
+        |streams| {
+            let state = streams.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            rows(state.counts.iter().map(|(reason, count)| ([*reason], *count)))
+        },
+    ),
+    Metric::gauge(
+        "plimsoll_children_refused",
+        &[],
+        "Children that came back and were refused again, three times or more, until a minute ago.",
+        |streams| one(streams.refused().len()),
+    ),
+];
 
+impl RejectedStreams {
     /// The children that are refused again and again.
     pub fn refused(&self) -> Vec<RefusedChild> {
         self.refused_at(Instant::now())

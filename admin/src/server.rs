@@ -4,23 +4,25 @@ use std::future::Future;
 
 use axum::http::{Method, StatusCode, header};
 use axum::response::IntoResponse;
+use plimsoll_core::stats::metrics::{Family, text};
 use plimsoll_proto::transport::Connections;
 use tokio::net::TcpListener;
 
 use crate::access::{Access, Needs, Route, Routes};
 use crate::http;
 
-/// Routes of every admin port. `metrics` renders the metrics page; `ready` returns true if the process can do
+/// Routes of every admin port. `metrics` reads the metrics; `ready` returns true if the process can do
 /// its work.
 ///
 /// Neither may depend on a tier above: an orchestrator must not restart aggregators because the controller is
 /// down.
 pub fn routes(
-    metrics: impl Fn() -> String + Clone + Send + Sync + 'static,
+    metrics: impl Fn() -> Vec<Family> + Clone + Send + Sync + 'static,
     ready: impl Fn() -> bool + Clone + Send + Sync + 'static,
 ) -> Routes {
     let page = move || async move {
-        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics()).into_response()
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text(&metrics()))
+            .into_response()
     };
     let readiness = move || async move {
         if ready() { (StatusCode::OK, "ready\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }

@@ -17,6 +17,8 @@ mod upstream;
 mod warmup;
 pub mod zone;
 
+#[doc(hidden)]
+pub use admin::described as described_metrics;
 pub use admin::status;
 pub use args::{ADMIN_PORT, Args, Error, PORT, TENANTS_PER_BUCKET_MAX};
 

@@ -17,6 +17,8 @@ pub mod rules;
 mod serve;
 mod sidecar;
 
+#[doc(hidden)]
+pub use admin::described as described_metrics;
 pub use admin::{RulesStatus, Status};
 pub use args::{ADMIN_PORT, Args, CanaryUnit, Error, HTTP_PORT, RLS_PORT};
 pub use limiter_args::{LimiterArgs, trust_in_flags};

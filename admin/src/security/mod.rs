@@ -14,7 +14,7 @@ use plimsoll_proto::transport::{Dial, Security};
 use plimsoll_tls::{Certificates, RoleError};
 
 pub use self::error::SecurityError;
-pub use self::status::{CertificateStatus, SecurityStatus, TokensStatus};
+pub use self::status::{ACCESS, CERTIFICATES, CertificateStatus, SecurityStatus, TokensStatus};
 
 use crate::access::{Access, Rules, TokenFile};
 

@@ -2,10 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use plimsoll_core::stats::metrics::{Metric, Series, Value, maybe, one, rows};
+use plimsoll_tls::Health;
 use serde::{Deserialize, Serialize};
 
 use super::Opened;
-use crate::metrics_page::{Page, flag, plain};
 
 /// The state of the certificates and tokens of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -70,73 +71,66 @@ impl SecurityStatus {
     }
 }
 
-impl Opened {
-    /// Adds the metrics of certificates, tokens and refused requests.
-    pub fn add_to(&self, page: &mut Page) {
-        self.add_certificates_to(page);
-        self.add_access_to(page);
-    }
+/// The metrics of certificates.
+pub const CERTIFICATES: [Metric<Opened>; 5] = [
+    Metric::gauge(
+        "plimsoll_certificate_not_before_timestamp_seconds",
+        &[],
+        "Unix time from which the certificate in use is valid.",
+        |opened| health(opened, |health| unix_s(health.not_before).into()),
+    ),
+    Metric::gauge(
+        "plimsoll_certificate_not_after_timestamp_seconds",
+        &[],
+        "Unix time at which the certificate in use expires.",
+        |opened| health(opened, |health| unix_s(health.not_after).into()),
+    ),
+    Metric::gauge(
+        "plimsoll_certificate_untrusted",
+        &[],
+        "1 while no authority in `ca.crt` signs the certificate in use, so that peers refuse it.",
+        |opened| health(opened, |health| health.is_untrusted.into()),
+    ),
+    Metric::gauge(
+        "plimsoll_certificates_refused",
+        &[],
+        "1 while the certificate files cannot be used and those read before are in use.",
+        |opened| health(opened, |health| health.refused.is_some().into()),
+    ),
+    Metric::counter(
+        "plimsoll_certificates_loaded_total",
+        &[],
+        "Sets of certificates taken into use, that of the start included.",
+        |opened| health(opened, |health| health.generation.into()),
+    ),
+];
 
-    fn add_certificates_to(&self, page: &mut Page) {
-        if let Some(certificates) = self.certificates() {
-            let health = certificates.health();
-            page.gauge(
-                "plimsoll_certificate_not_before_timestamp_seconds",
-                "Begin of the validity of the certificate in use.",
-                &[],
-                plain(unix_s(health.not_before) as f64),
-            );
-            page.gauge(
-                "plimsoll_certificate_not_after_timestamp_seconds",
-                "End of the validity of the certificate in use.",
-                &[],
-                plain(unix_s(health.not_after) as f64),
-            );
-            page.gauge(
-                "plimsoll_certificates_refused",
-                "1 while the files of certificates are invalid and those read before are in use.",
-                &[],
-                plain(flag(health.refused.is_some())),
-            );
-            page.gauge(
-                "plimsoll_certificate_untrusted",
-                "1 while no authority in use signs the certificate in use, so that peers refuse it.",
-                &[],
-                plain(flag(health.is_untrusted)),
-            );
-            page.counter(
-                "plimsoll_certificates_loaded_total",
-                "Sets of certificates that were taken into use, that of the start included.",
-                &[],
-                plain(health.generation as f64),
-            );
-        }
-    }
+/// The metrics of tokens and refused requests.
+pub const ACCESS: [Metric<Opened>; 3] = [
+    Metric::gauge(
+        "plimsoll_tokens_refused",
+        &[],
+        "1 while the tokens file cannot be used and the tokens read before are accepted; absent without a file.",
+        |opened| maybe(opened.access().tokens().map(|tokens| tokens.refused().is_some())),
+    ),
+    Metric::gauge(
+        "plimsoll_plaintext",
+        &[],
+        "1 if something is plaintext beyond loopback, by `--insecure`.",
+        |opened| one(!opened.plaintext.is_empty()),
+    ),
+    Metric::counter(
+        "plimsoll_admin_refused_total",
+        &["reason"],
+        "Requests that the admin port refused: `closed` (no tokens are configured), `no_token`, `not_local`, \
+         `malformed_token`, `unknown_token`, `role` (too low), `right` (of a token at the Redis port of a quota server), \
+         `limited` (too many failed attempts).",
+        |opened| rows(opened.access().refused().into_iter().map(|(reason, count)| ([reason], count))),
+    ),
+];
 
-    /// Adds the metrics of tokens and refused requests, for a process whose limiter shows its certificates.
-    pub fn add_access_to(&self, page: &mut Page) {
-        if let Some(tokens) = self.access().tokens() {
-            page.gauge(
-                "plimsoll_tokens_refused",
-                "1 while the tokens file is invalid and the tokens read before are accepted.",
-                &[],
-                plain(flag(tokens.refused().is_some())),
-            );
-        }
-        page.gauge(
-            "plimsoll_plaintext",
-            "1 if a port or the stream to the parent is plaintext beyond loopback, by --insecure.",
-            &[],
-            plain(flag(!self.plaintext.is_empty())),
-        );
-        let refused = self.access().refused().into_iter();
-        page.counter(
-            "plimsoll_admin_refused_total",
-            "Requests that the admin port refused, by reason.",
-            &["reason"],
-            refused.map(|(reason, count)| (vec![reason.to_owned()], count as f64)),
-        );
-    }
+fn health(opened: &Opened, value: fn(Health) -> Value) -> Vec<Series> {
+    maybe(opened.certificates().map(|certificates| value(certificates.health())))
 }
 
 fn unix_s(time: SystemTime) -> u64 {

@@ -1,13 +1,16 @@
 //! The metrics of an aggregator.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
-use plimsoll_admin::ports::Ports;
-use plimsoll_admin::rejected_streams::RejectedStreams;
+use plimsoll_admin::ports::{self, Ports};
+use plimsoll_admin::rejected_streams::{self, RejectedStreams};
+use plimsoll_admin::security::{ACCESS, CERTIFICATES};
+use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::stats::AdmissionFigures;
+use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, one, rows};
+use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 
 use crate::admin::status::{self, BucketStatus};
 use crate::zone::Zone;
@@ -52,170 +55,197 @@ impl Events {
     }
 }
 
-/// Renders the metrics at one moment.
-pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Page {
-    let mut page = Page::default();
-    events.rejected_streams.add_to(&mut page);
-    events.ports.add_to(&mut page);
-    state(&mut page, zone, now);
-    holds(&mut page, zone, now);
-    events.with(|streams| {
-        let connected = plain(flag(streams.uplink_connected));
-        page.gauge("plimsoll_uplink_connected", "1 while there is a stream to the parent.", &[], connected);
-        losses(&mut page, zone, streams);
-    });
-    page
+/// What the metrics of an aggregator are read from, at one moment.
+struct Source<'a> {
+    zone: &'a Zone,
+    now: MonoTime,
+    buckets: BTreeMap<Bucket, BucketStatus>,
+    streams: &'a Streams,
 }
 
-fn state(page: &mut Page, zone: &Zone, now: MonoTime) {
-    let updated = zone.upstream_age(now).and_then(|age| SystemTime::now().checked_sub(age));
-    let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or(Duration::ZERO);
-    let label = vec![zone.name().to_string()];
-    page.gauge(
-        "plimsoll_directive_last_update_timestamp_seconds",
-        "When the controller last covered a roll-up of this zone; 0 if it never did.",
-        &["zone"],
-        [(label, updated.as_secs_f64())],
-    );
-    let distrusted = zone.sessions().iter().filter(|child| child.books.clock_distrusted()).count();
-    for (name, help, value) in [
-        ("plimsoll_children", "Children with a stream.", zone.sessions().connected_count() as f64),
-        (
-            "plimsoll_clients_in_other_zones",
-            "Clients with a stream that name another zone than this aggregator.",
-            zone.foreign_clients() as f64,
-        ),
-        (
-            "plimsoll_report_interval_seconds",
-            "Interval at which children are asked to report and are sent directives; longer while the aggregator is overloaded.",
-            zone.schedule.report_interval.as_secs_f64(),
-        ),
-        (
-            "plimsoll_busy_ratio",
-            "Share of the last second in which the aggregator's threads were busy, 0 to 1.",
-            zone.schedule.load.busy,
-        ),
-        (
-            "plimsoll_tick_late_seconds",
-            "Longest delay of a tick in the last second.",
-            zone.schedule.load.late.as_secs_f64(),
-        ),
-        ("plimsoll_keys", "Keys that are counted separately.", zone.keys() as f64),
-        (
-            "plimsoll_warming_up",
-            "1 while the aggregator waits for its children after a restart.",
-            flag(zone.is_warming_up()),
-        ),
-        (
-            "plimsoll_epoch",
-            "Highest controller epoch applied; 0 before the first.",
-            zone.epoch().map_or(0, |epoch| epoch.0) as f64,
-        ),
-        (
-            "plimsoll_controller_conflict",
-            "1 while children or the parent name a second controller at the epoch of the one in force.",
-            flag(zone.other_controllers().has_rival(now)),
-        ),
-        (
-            "plimsoll_epoch_claims",
-            "Children that claim a later epoch than the one in force, without effect.",
-            zone.other_controllers().iter(now).filter(|(_, seen)| !seen.is_rival).count() as f64,
-        ),
-        (
-            "plimsoll_kill_generation",
-            "Kill generation of the fleet; odd means killed.",
-            zone.kills().fleet().0 as f64,
-        ),
-        (
-            "plimsoll_kill_claims",
-            "Scopes of which a child holds a higher kill generation without an order; the child stays in shadow.",
-            zone.kill_claims().iter().count() as f64,
-        ),
-        (
-            "plimsoll_clients_killed_locally",
-            "Connected clients that a kill file stops from refusing, also those of aggregators below.",
-            f64::from(zone.killed_locally()),
-        ),
-        (
-            "plimsoll_clocks_distrusted",
-            "Children with an unreliable clock, for which arrival times are used.",
-            distrusted as f64,
-        ),
-    ] {
-        page.gauge(name, help, &[], plain(value));
-    }
-}
-
-fn holds(page: &mut Page, zone: &Zone, now: MonoTime) {
+/// Returns the metrics at one moment.
+pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
     let buckets = status::limited(zone, now);
-    let each = |value: &dyn Fn(&BucketStatus) -> Option<f64>| -> Vec<Row> {
-        let rows = buckets.iter();
-        rows.filter_map(|(name, bucket)| Some((vec![name.to_string()], value(bucket)?))).collect()
-    };
-    page.gauge(
-        "plimsoll_zone_on_hold",
-        "1 while the zone lives on its own part of the limit because no controller leads.",
-        &["bucket"],
-        each(&|b| Some(flag(b.on_hold))),
-    );
-    page.gauge(
-        "plimsoll_zone_hold",
-        "This zone's part of the limit in requests/s while no controller leads; absent while it has none.",
-        &["bucket"],
-        each(&|b| b.hold_rps),
-    );
-    for (name, help, value) in AdmissionFigures::GAUGES {
-        page.gauge(name, help, &["bucket"], each(&|b| value(&b.admissions)));
-    }
+    let admissions: BucketFigures =
+        buckets.iter().map(|(name, bucket)| (name.to_string(), bucket.admissions)).collect();
+    let own = events.with(|streams| families(&table(), &Source { zone, now, buckets, streams }));
+    [
+        own,
+        families(&ADMISSIONS, &admissions),
+        families(&rejected_streams::METRICS, &events.rejected_streams),
+        families(&ports::METRICS, &events.ports.named()),
+    ]
+    .concat()
 }
 
-fn losses(page: &mut Page, zone: &Zone, streams: &Streams) {
-    let help =
-        "Buckets without room, which are unprotected whatever the policy says; 64 of them are told apart.";
-    page.gauge("plimsoll_buckets_unprotected", help, &[], [(Vec::new(), zone.unprotected().count() as f64)]);
-    let (counters, kill_claims) = (zone.counters(), zone.kill_claims().ignored());
-    for (name, help, value) in [
-        (
-            "plimsoll_directives_rejected_total",
-            "Messages of the parent that were invalid, or older than the directives in force.",
-            counters.stale + streams.directives_invalid,
+/// Returns the descriptions of all metrics.
+pub(crate) fn described() -> Vec<About> {
+    [
+        metrics::described(&table()),
+        metrics::described(&ADMISSIONS),
+        metrics::described(&rejected_streams::METRICS),
+        metrics::described(&ports::METRICS),
+        metrics::described(&CERTIFICATES),
+        metrics::described(&ACCESS),
+    ]
+    .concat()
+}
+
+fn table<'a>() -> Vec<Metric<Source<'a>>> {
+    type M<'a> = Metric<Source<'a>>;
+    vec![
+        M::gauge("plimsoll_uplink_connected", &[], "1 while there is a stream to the parent.", |s| {
+            one(s.streams.uplink_connected)
+        }),
+        M::gauge(
+            "plimsoll_directive_last_update_timestamp_seconds",
+            &["zone"],
+            "Unix time, by this machine's clock, at which the controller last covered a roll-up of this zone; 0 if it never \
+             did.",
+            |s| {
+                let updated = s.zone.upstream_age(s.now).and_then(|age| SystemTime::now().checked_sub(age));
+                let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+                rows([([s.zone.name().as_str()], updated.unwrap_or_default())])
+            },
+        )
+        .first(),
+        M::gauge("plimsoll_children", &[], "Children (clients and aggregators) with a stream.", |s| {
+            one(s.zone.sessions().connected_count())
+        }),
+        M::gauge(
+            "plimsoll_clients_in_other_zones",
+            &[],
+            "Clients with a stream that name another zone than this aggregator.",
+            |s| one(s.zone.foreign_clients()),
         ),
-        (
+        M::gauge(
+            "plimsoll_report_interval_seconds",
+            &[],
+            "Interval at which children are asked to report and are sent directives: 0.1, and 0.25, 0.5 or 1 while the \
+             aggregator is overloaded.",
+            |s| one(s.zone.schedule.report_interval),
+        ),
+        M::gauge(
+            "plimsoll_busy_ratio",
+            &[],
+            "Share of the last second in which the threads of the aggregator were busy, 0 to 1; it decides the report interval.",
+            |s| one(s.zone.schedule.load.busy),
+        ),
+        M::gauge("plimsoll_tick_late_seconds", &[], "Longest delay of a tick in the last second.", |s| {
+            one(s.zone.schedule.load.late)
+        }),
+        M::gauge("plimsoll_keys", &[], "Keys that are counted separately.", |s| one(s.zone.keys())),
+        M::gauge(
+            "plimsoll_warming_up",
+            &[],
+            "1 while the aggregator waits for its children after a restart.",
+            |s| one(s.zone.is_warming_up()),
+        ),
+        M::gauge("plimsoll_epoch", &[], "Highest controller epoch applied; 0 before the first.", |s| {
+            one(s.zone.epoch().map_or(0, |epoch| epoch.0))
+        }),
+        M::gauge(
+            "plimsoll_controller_conflict",
+            &[],
+            "1 while children or the parent name a second controller at the epoch of the one in force.",
+            |s| one(s.zone.other_controllers().has_rival(s.now)),
+        ),
+        M::gauge(
+            "plimsoll_epoch_claims",
+            &[],
+            "Children that claim a later epoch than the one in force, without effect.",
+            |s| one(s.zone.other_controllers().iter(s.now).filter(|(_, seen)| !seen.is_rival).count()),
+        ),
+        M::gauge(
+            "plimsoll_kill_generation",
+            &[],
+            "Kill generation of the fleet; odd means killed.",
+            |s| one(s.zone.kills().fleet().0),
+        ),
+        M::gauge(
+            "plimsoll_kill_claims",
+            &[],
+            "Scopes of which a child holds a higher kill generation without an order; it stays in shadow.",
+            |s| one(s.zone.kill_claims().iter().count()),
+        ),
+        M::counter(
             "plimsoll_kill_claims_total",
-            "Kill generations of children that no order explained and that were higher than those before.",
-            kill_claims,
+            &[],
+            "Kill generations that no order explained and that were higher than those before.",
+            |s| one(s.zone.kill_claims().ignored()),
         ),
-        ("plimsoll_uplink_lost_total", "Streams to the parent that ended.", streams.uplink_lost),
-        (
+        M::gauge(
+            "plimsoll_clients_killed_locally",
+            &[],
+            "Connected clients that a kill file stops from refusing, also those of aggregators below.",
+            |s| one(s.zone.killed_locally()),
+        ),
+        M::gauge(
+            "plimsoll_clocks_distrusted",
+            &[],
+            "Children with an unreliable clock, for which arrival times are used.",
+            |s| one(s.zone.sessions().iter().filter(|child| child.books.clock_distrusted()).count()),
+        ),
+        M::gauge(
+            "plimsoll_zone_on_hold",
+            &["bucket"],
+            "1 while the zone lives on its hold because no controller leads; absent without a limit.",
+            |s| rows(s.buckets.iter().map(|(name, bucket)| ([name.as_str()], bucket.on_hold))),
+        )
+        .first(),
+        M::gauge(
+            "plimsoll_zone_hold",
+            &["bucket"],
+            "Hold in requests/s: this zone's part of the limit while no controller leads; absent while it has none.",
+            |s| rows(s.buckets.iter().filter_map(|(name, bucket)| Some(([name.as_str()], bucket.hold_rps?)))),
+        ),
+        M::gauge(
+            "plimsoll_buckets_unprotected",
+            &[],
+            "Buckets without room, which are unprotected whatever the policy says; 64 of them are told apart.",
+            |s| one(s.zone.unprotected().count()),
+        ),
+        M::counter(
+            "plimsoll_directives_rejected_total",
+            &[],
+            "Messages of the parent that were invalid, or older than the directives in force.",
+            |s| one(s.zone.counters().stale + s.streams.directives_invalid),
+        ),
+        M::counter("plimsoll_uplink_lost_total", &[], "Streams to the parent that ended.", |s| {
+            one(s.streams.uplink_lost)
+        }),
+        M::counter(
             "plimsoll_counts_late_total",
+            &[],
             "Requests that were reported too late to show anything about the present rate.",
-            counters.late,
+            |s| one(s.zone.counters().late),
         ),
-        (
+        M::counter(
             "plimsoll_counts_unconfirmed_total",
-            "Requests that were not counted, because an earlier parent may have counted them already.",
-            counters.unconfirmed,
+            &[],
+            "Requests that were not counted, because an earlier parent may have counted them.",
+            |s| one(s.zone.counters().unconfirmed),
         ),
-        (
+        M::counter(
             "plimsoll_counts_cut_total",
-            "Requests that were not counted, because the child that reported them cannot have decided so many.",
-            counters.cut,
+            &[],
+            "Requests that were not counted, because those who reported them cannot have decided so many.",
+            |s| one(s.zone.counters().cut),
         ),
-        (
+        M::counter(
             "plimsoll_evidence_left_out_total",
-            "Requests in reports that are no evidence for a gate: late, of a bucket or mode that the child does not have, above \
-             its weight, or without room.",
-            zone.evidence_left_out(),
+            &[],
+            "Requests in reports that are no evidence for a gate: late, of a bucket or mode that the child does not have, \
+             above its weight, or without room.",
+            |s| one(s.zone.evidence_left_out()),
         ),
-    ] {
-        page.counter(name, help, &[], plain(value as f64));
-    }
-    page.counter(
-        "plimsoll_keys_rejected_total",
-        "Keys and buckets that were not counted separately, by reason.",
-        &["reason"],
-        [(vec!["capacity".to_owned()], counters.rejected as f64)],
-    );
+        M::counter(
+            "plimsoll_keys_rejected_total",
+            &["reason"],
+            "Keys and buckets that were not counted separately: `capacity` if there was no room.",
+            |s| rows([(["capacity"], s.zone.counters().rejected)]),
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -258,7 +288,7 @@ mod tests {
         ];
         let message = Directives { epoch: Some(Epoch(1)), seq: 1, buckets, ..Directives::default() };
         zone.on_directives(MonoTime::ZERO, message).unwrap();
-        let text = page(&zone, MonoTime::ZERO, &Events::default()).text();
+        let text = metrics::text(&page(&zone, MonoTime::ZERO, &Events::default()));
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("plimsoll_zone_")).collect();
         assert_eq!(
             rows,

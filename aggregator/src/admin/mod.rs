@@ -9,13 +9,21 @@ mod tests;
 use axum::Json;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
-use plimsoll_admin::security::Opened;
+use plimsoll_admin::security::{ACCESS, CERTIFICATES, Opened};
 use plimsoll_admin::server;
+use plimsoll_core::stats::metrics::{About, families};
 use plimsoll_proto::shared::Shared;
 
 use crate::zone::Zone;
 use metrics::Events;
 use status::Status;
+
+/// Returns the descriptions of all metrics of the admin port. Not part of the API.
+#[doc(hidden)]
+#[must_use]
+pub fn described() -> Vec<About> {
+    metrics::described()
+}
 
 /// All routes of the admin port.
 pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Routes {
@@ -24,8 +32,9 @@ pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Ro
     let trust = security.clone();
     let metrics = move || {
         let mut page = zone.with(|zone, now| metrics::page(zone, now, &events));
-        security.add_to(&mut page);
-        page.text()
+        page.extend(families(&CERTIFICATES, &security));
+        page.extend(families(&ACCESS, &security));
+        page
     };
     let status = move || async move {
         let status = for_status.with(|zone, now| Status::of(zone, now));

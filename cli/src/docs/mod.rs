@@ -6,6 +6,7 @@ mod bounds;
 mod commands;
 mod fences;
 mod links;
+mod metrics;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -199,7 +199,9 @@ fn controller_starts_although_its_history_is_unusable() {
     fs::remove_file(state.join("history")).unwrap();
     fs::create_dir_all(state.join("history/keyspaces")).unwrap();
     let fresh = controller(folder.path(), POLICY, "127.0.0.1:0");
-    fresh.wait_for(|line| message(line) == Some("history lost in part") && line.to_string().contains("import"));
+    fresh.wait_for(|line| {
+        message(line) == Some("history lost in part") && line.to_string().contains("import")
+    });
     assert_eq!(metric(&fresh, "plimsoll_history_failing"), Some(0.0));
 }
 

@@ -41,7 +41,6 @@ mod liveness;
 #[cfg(test)]
 mod lost_state;
 #[cfg(test)]
-mod metrics;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]

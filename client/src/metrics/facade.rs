@@ -5,8 +5,9 @@ use std::sync::PoisonError;
 
 use metrics::{Key, KeyName, Label, Level, Metadata, Recorder, SharedString, Unit};
 
+use plimsoll_core::stats::metrics::{About, Family, Kind, Series, Value};
+
 use super::Metrics;
-use super::model::{Family, Kind, Series, Value};
 
 const METADATA: Metadata<'_> = Metadata::new("plimsoll", Level::INFO, Some(module_path!()));
 
@@ -29,7 +30,7 @@ impl Metrics {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         metrics::with_recorder(|recorder| {
             if !std::mem::replace(&mut published.is_described, true) {
-                families.iter().for_each(|family| describe(recorder, family));
+                families.iter().for_each(|family| describe(recorder, &family.about));
             }
             let mut gauges = BTreeSet::new();
             for family in &families {
@@ -45,11 +46,11 @@ impl Metrics {
     }
 }
 
-fn describe(recorder: &dyn Recorder, family: &Family) {
-    let unit = family.name.ends_with("_seconds").then_some(Unit::Seconds);
-    let help = SharedString::const_str(family.help);
-    let name = |suffix| KeyName::from(format!("{}{suffix}", family.name));
-    match family.kind {
+fn describe(recorder: &dyn Recorder, about: &About) {
+    let unit = about.name.ends_with("_seconds").then_some(Unit::Seconds);
+    let help = SharedString::const_str(about.help);
+    let name = |suffix| KeyName::from(format!("{}{suffix}", about.name));
+    match about.kind {
         Kind::Gauge => recorder.describe_gauge(name(""), unit, help),
         Kind::Counter => recorder.describe_counter(name(""), None, help),
         Kind::Histogram => {
@@ -64,7 +65,7 @@ fn publish(recorder: &dyn Recorder, family: &Family, series: &Series, gauges: &m
     let key = |suffix: &str, le: Option<String>| {
         let labels = family.labels_of(series).map(|(label, value)| Label::new(label, value.to_owned()));
         let labels = labels.chain(le.map(|le| Label::new("le", le)));
-        Key::from_parts(format!("{}{suffix}", family.name), labels.collect::<Vec<_>>())
+        Key::from_parts(format!("{}{suffix}", family.about.name), labels.collect::<Vec<_>>())
     };
     let count = |key, value| recorder.register_counter(&key, &METADATA).absolute(value);
     let mut gauge = |key: Key, value| {
@@ -72,8 +73,8 @@ fn publish(recorder: &dyn Recorder, family: &Family, series: &Series, gauges: &m
         gauges.insert(key);
     };
     match &series.value {
-        Value::Gauge(value) => gauge(key("", None), *value),
-        Value::Counter(value) => count(key("", None), *value),
+        Value::Number(value) if family.about.kind == Kind::Counter => count(key("", None), *value as u64),
+        Value::Number(value) => gauge(key("", None), *value),
         Value::Histogram(durations) => {
             for (edge, value) in &durations.buckets {
                 count(key("_bucket", Some(edge.to_string())), *value);

@@ -2,15 +2,16 @@
 
 #[cfg(feature = "metrics")]
 mod facade;
-mod model;
 #[cfg(feature = "opentelemetry")]
 mod opentelemetry;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod source;
-mod text;
 
 use std::sync::Arc;
+
+use plimsoll_core::stats::ADMISSIONS;
+use plimsoll_core::stats::metrics::{self, About, Family};
 
 use crate::limiter::Limiter;
 use source::Source;
@@ -57,17 +58,31 @@ impl Metrics {
         let source = Arc::new(Source::new(limiter.clone()));
         Self {
             #[cfg(feature = "prometheus")]
-            descs: prometheus::descs(&source).into(),
+            descs: prometheus::descs().into(),
             #[cfg(feature = "metrics")]
             published: Arc::default(),
             source,
         }
     }
 
+    /// Returns the descriptions of all metrics, for documents. Not part of the API.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn described() -> Vec<About> {
+        [metrics::described(&source::table()), metrics::described(&ADMISSIONS)].concat()
+    }
+
+    /// Returns all metrics with their series, for a page with others. Not part of the API.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn families(&self) -> Vec<Family> {
+        self.source.families()
+    }
+
     /// Returns all metrics in the text format of Prometheus, for the response to a scrape.
     #[must_use]
     pub fn text(&self) -> String {
-        text::write(&self.source.families())
+        metrics::text(&self.source.families())
     }
 }
 

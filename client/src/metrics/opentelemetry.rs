@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Meter;
 
-use super::model::{Family, Kind, Series, Value};
+use plimsoll_core::stats::metrics::{About, Family, Kind, Series, Value};
+
 use super::{Metrics, Source};
 
 /// The families that the instruments of one collection share, so that it reads the limiter once.
@@ -31,24 +32,24 @@ impl Metrics {
     /// `_bucket` by `le`, `_sum` and `_count`, because OpenTelemetry has no histograms that are observed.
     pub fn observe(&self, meter: &Meter) {
         let collection = Arc::new(Collection { source: Arc::clone(&self.source), read: Mutex::default() });
-        for family in self.source.described() {
-            match family.kind {
+        for about in Self::described() {
+            match about.kind {
                 Kind::Gauge => {
-                    let builder = meter.f64_observable_gauge(family.name).with_description(family.help);
+                    let builder = meter.f64_observable_gauge(about.name).with_description(about.help);
                     let collection = Arc::clone(&collection);
                     let observe = builder.with_callback(move |gauge| {
-                        collection.observe(family.name, "", |family, series| match &series.value {
-                            Value::Gauge(value) => gauge.observe(*value, &attributes(family, series)),
-                            Value::Counter(_) | Value::Histogram(_) => {}
+                        collection.observe(about.name, "", |family, series| match &series.value {
+                            Value::Number(value) => gauge.observe(*value, &attributes(family, series)),
+                            Value::Histogram(_) => {}
                         });
                     });
                     observe.build();
                 }
-                Kind::Counter => counter(meter, &collection, &family, ""),
+                Kind::Counter => counter(meter, &collection, &about, ""),
                 Kind::Histogram => {
-                    counter(meter, &collection, &family, "_bucket");
-                    counter(meter, &collection, &family, "_count");
-                    sum(meter, &collection, &family);
+                    counter(meter, &collection, &about, "_bucket");
+                    counter(meter, &collection, &about, "_count");
+                    sum(meter, &collection, &about);
                 }
             }
         }
@@ -56,12 +57,12 @@ impl Metrics {
 }
 
 /// Creates a counter of a family, or of the part of a histogram that `suffix` names.
-fn counter(meter: &Meter, collection: &Arc<Collection>, family: &Family, suffix: &'static str) {
-    let (name, collection) = (family.name, Arc::clone(collection));
-    let builder = meter.u64_observable_counter(format!("{name}{suffix}")).with_description(family.help);
+fn counter(meter: &Meter, collection: &Arc<Collection>, about: &About, suffix: &'static str) {
+    let (name, collection) = (about.name, Arc::clone(collection));
+    let builder = meter.u64_observable_counter(format!("{name}{suffix}")).with_description(about.help);
     let observe = builder.with_callback(move |counter| {
         collection.observe(name, suffix, |family, series| match &series.value {
-            Value::Counter(value) => counter.observe(*value, &attributes(family, series)),
+            Value::Number(value) => counter.observe(*value as u64, &attributes(family, series)),
             Value::Histogram(durations) if suffix == "_bucket" => {
                 let edges = durations.buckets.iter().map(|(edge, count)| (edge.to_string(), *count));
                 for (edge, count) in edges.chain([("+Inf".to_owned(), durations.count)]) {
@@ -72,16 +73,15 @@ fn counter(meter: &Meter, collection: &Arc<Collection>, family: &Family, suffix:
                 }
             }
             Value::Histogram(durations) => counter.observe(durations.count, &attributes(family, series)),
-            Value::Gauge(_) => {}
         });
     });
     observe.build();
 }
 
 /// Creates the counter of a histogram's sum.
-fn sum(meter: &Meter, collection: &Arc<Collection>, family: &Family) {
-    let (name, collection) = (family.name, Arc::clone(collection));
-    let builder = meter.f64_observable_counter(format!("{name}_sum")).with_description(family.help);
+fn sum(meter: &Meter, collection: &Arc<Collection>, about: &About) {
+    let (name, collection) = (about.name, Arc::clone(collection));
+    let builder = meter.f64_observable_counter(format!("{name}_sum")).with_description(about.help);
     let observe = builder.with_callback(move |counter| {
         collection.observe(name, "_sum", |family, series| {
             if let Value::Histogram(durations) = &series.value {
@@ -100,7 +100,7 @@ impl Collection {
     /// Passes each series of a family to an instrument.
     fn observe(&self, name: &'static str, suffix: &str, mut observe: impl FnMut(&Family, &Series)) {
         let families = self.read(format!("{name}{suffix}"));
-        for family in families.iter().filter(|family| family.name == name) {
+        for family in families.iter().filter(|family| family.about.name == name) {
             family.series.iter().for_each(|series| observe(family, series));
         }
     }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType};
 
-use super::model::{Family, Kind, Value};
-use super::{Metrics, Source};
+use plimsoll_core::stats::metrics::{About, Family, Kind, Value};
+
+use super::Metrics;
 
 impl Collector for Metrics {
     fn desc(&self) -> Vec<&Desc> {
@@ -18,13 +19,13 @@ impl Collector for Metrics {
     }
 }
 
-/// Returns the descriptions of all families, which a registry compares with those of other collectors.
-pub(super) fn descs(source: &Source) -> Vec<Desc> {
-    let describe = |family: &Family| {
-        let labels = family.labels.iter().map(|label| (*label).to_owned()).collect();
-        Desc::new(family.name.to_owned(), family.help.to_owned(), labels, HashMap::new())
+/// Returns the descriptions of all metrics, which a registry compares with those of other collectors.
+pub(super) fn descs() -> Vec<Desc> {
+    let describe = |about: About| {
+        let labels = about.labels.iter().map(|label| (*label).to_owned()).collect();
+        Desc::new(about.name.to_owned(), about.help.to_owned(), labels, HashMap::new())
     };
-    let descs: prometheus::Result<_> = source.described().iter().map(describe).collect();
+    let descs: prometheus::Result<_> = Metrics::described().into_iter().map(describe).collect();
     // An invalid name is excluded by a test.
     debug_assert!(descs.is_ok(), "{descs:?}");
     descs.unwrap_or_default()
@@ -37,9 +38,9 @@ fn collected(families: Vec<Family>) -> Vec<MetricFamily> {
 
 fn convert(family: Family) -> MetricFamily {
     let mut converted = MetricFamily::default();
-    converted.set_name(family.name.to_owned());
-    converted.set_help(family.help.to_owned());
-    converted.set_field_type(match family.kind {
+    converted.set_name(family.about.name.to_owned());
+    converted.set_help(family.about.help.to_owned());
+    converted.set_field_type(match family.about.kind {
         Kind::Gauge => MetricType::GAUGE,
         Kind::Counter => MetricType::COUNTER,
         Kind::Histogram => MetricType::HISTOGRAM,
@@ -52,24 +53,24 @@ fn convert(family: Family) -> MetricFamily {
             pair
         });
         let mut metric = Metric::from_label(pairs.collect());
-        write(&series.value, &mut metric);
+        write(family.about.kind, &series.value, &mut metric);
         metric
     });
     converted.set_metric(metrics.collect());
     converted
 }
 
-fn write(value: &Value, metric: &mut Metric) {
+fn write(kind: Kind, value: &Value, metric: &mut Metric) {
     match value {
-        Value::Gauge(value) => {
+        Value::Number(value) if kind == Kind::Counter => {
+            let mut counter = Counter::default();
+            counter.set_value(*value);
+            metric.set_counter(counter);
+        }
+        Value::Number(value) => {
             let mut gauge = Gauge::default();
             gauge.set_value(*value);
             metric.set_gauge(gauge);
-        }
-        Value::Counter(value) => {
-            let mut counter = Counter::default();
-            counter.set_value(*value as f64);
-            metric.set_counter(counter);
         }
         Value::Histogram(durations) => {
             let buckets = durations.buckets.iter().map(|(upper_bound, count)| {
@@ -85,10 +86,4 @@ fn write(value: &Value, metric: &mut Metric) {
             metric.set_histogram(histogram);
         }
     }
-}
-
-/// Returns families as text, by the encoder of the crate.
-#[cfg(test)]
-pub(super) fn encoded(families: Vec<Family>) -> String {
-    prometheus::TextEncoder::new().encode_to_string(&collected(families)).unwrap()
 }

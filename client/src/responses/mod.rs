@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use plimsoll_core::report::Side;
+use plimsoll_core::stats::metrics::Durations;
 use plimsoll_core::stats::{BINS, Histogram};
 
 use blocks::{Blocks, STATUSES};
@@ -87,16 +88,6 @@ pub(crate) struct Snapshot {
     /// The number of responses by code.
     pub(crate) codes: Vec<(String, u64)>,
     pub(crate) durations: Durations,
-}
-
-/// The durations of requests as a cumulative histogram.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Durations {
-    /// Upper bounds in seconds, each with the number of requests up to it.
-    pub(crate) buckets: Vec<(f64, u64)>,
-    /// The sum of all durations in seconds.
-    pub(crate) sum: f64,
-    pub(crate) count: u64,
 }
 
 impl Responses {
@@ -267,10 +258,7 @@ impl Snapshot {
         ];
         let all = endings.chain(grpc).chain(others);
         let codes = all.map(|(code, ending)| (code, blocks.total(cohorts, ending)));
-        Self {
-            codes: codes.filter(|(_, count)| *count > 0).collect(),
-            durations: Durations::of(blocks, cohorts),
-        }
+        Self { codes: codes.filter(|(_, count)| *count > 0).collect(), durations: durations(blocks, cohorts) }
     }
 
     const fn is_empty(&self) -> bool {
@@ -278,18 +266,17 @@ impl Snapshot {
     }
 }
 
-impl Durations {
-    fn of(blocks: &Blocks, cohorts: &[Cohort]) -> Self {
-        let mut edges = EDGES_MS.into_iter().map(Duration::from_millis).peekable();
-        let (mut buckets, mut count) = (Vec::with_capacity(EDGES_MS.len()), 0);
-        for (bin, requests) in blocks.durations(cohorts) {
-            // A bin counts for the first bound at or above its lower edge, which is exact within 0.8 %.
-            while edges.peek().is_some_and(|edge| bin.from() >= *edge) {
-                buckets.extend(edges.next().map(|edge| (edge.as_secs_f64(), count)));
-            }
-            count += requests;
+/// Returns the durations of admitted requests.
+fn durations(blocks: &Blocks, cohorts: &[Cohort]) -> Durations {
+    let mut edges = EDGES_MS.into_iter().map(Duration::from_millis).peekable();
+    let (mut buckets, mut count) = (Vec::with_capacity(EDGES_MS.len()), 0);
+    for (bin, requests) in blocks.durations(cohorts) {
+        // A bin counts for the first bound at or above its lower edge, which is exact within 0.8 %.
+        while edges.peek().is_some_and(|edge| bin.from() >= *edge) {
+            buckets.extend(edges.next().map(|edge| (edge.as_secs_f64(), count)));
         }
-        buckets.extend(edges.map(|edge| (edge.as_secs_f64(), count)));
-        Self { buckets, sum: blocks.micros(cohorts) as f64 / 1e6, count }
+        count += requests;
     }
+    buckets.extend(edges.map(|edge| (edge.as_secs_f64(), count)));
+    Durations { buckets, sum: blocks.micros(cohorts) as f64 / 1e6, count }
 }

@@ -22,6 +22,7 @@ use plimsoll_admin::access::Routes;
 use plimsoll_admin::body::error_response;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
+use plimsoll_core::stats::metrics::About;
 use plimsoll_proto::shared::Shared;
 use tokio::time::timeout;
 
@@ -71,6 +72,13 @@ fn not_logged(error: NotLogged) -> Response {
     error_response(StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
+/// Returns the descriptions of all metrics. Not part of the API.
+#[doc(hidden)]
+#[must_use]
+pub fn described() -> Vec<About> {
+    metrics::described()
+}
+
 /// Returns every route of the admin port.
 pub(crate) fn routes(
     commands: Commands,
@@ -82,13 +90,7 @@ pub(crate) fn routes(
     let (for_status, for_metrics) = (commands.brain.clone(), commands.clone());
     let refused = events.rejected_streams.clone();
     let trust = security.clone();
-    let metrics = move || {
-        let page = |brain: &mut Brain, now| metrics::page(brain, &Status::of(brain, now), &events, now);
-        let mut page = for_metrics.brain.with(page);
-        for_metrics.audit.add_to(&mut page);
-        security.add_to(&mut page);
-        page.text()
-    };
+    let metrics = move || metrics::page(&for_metrics, &events, &security);
     let status = move || async move {
         let status = for_status.with(|brain, now| Status::of(brain, now));
         Json(Status { refused_children: refused.refused(), security: trust.status(), ..status })

@@ -3,9 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plimsoll_admin::metrics_page::{Page, flag, plain};
 use plimsoll_admin::ports::Ports;
 use plimsoll_admin::rejected_streams::RejectedStreams;
+use plimsoll_core::stats::metrics::{Series, rows};
 
 /// Counters of events outside the brain, since the start.
 #[derive(Clone, Debug, Default)]
@@ -17,19 +17,20 @@ pub(crate) struct Events {
     pub(crate) ports: Ports,
 }
 
-#[derive(Debug, Default)]
-struct Counts {
-    reloads: Results,
-    last_reload_refused: bool,
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) reloads: Results,
+    pub(crate) last_reload_refused: bool,
     /// The time of the last reading of the policy files in seconds since 1970.
-    policy_read_s: i64,
-    limit_queries: Results,
-    gate_queries: Results,
+    pub(crate) policy_read_s: i64,
+    pub(crate) limit_queries: Results,
+    pub(crate) gate_queries: Results,
 }
 
 /// Counts of one kind of event by result.
-#[derive(Debug, Default)]
-struct Results {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Results {
     good: u64,
     bad: u64,
 }
@@ -41,24 +42,9 @@ impl Events {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds the metrics of all events.
-    pub(crate) fn add_to(&self, page: &mut Page) {
-        self.rejected_streams.add_to(page);
-        self.ports.add_to(page);
-        self.with(|counts| {
-            let help = "Changes of the policy files, by result.";
-            counts.reloads.add_to(page, "plimsoll_policy_reloads_total", help, ["accepted", "refused"]);
-            let help = "1 while the policy files were refused and an earlier policy is in force.";
-            page.gauge("plimsoll_policy_refused", help, &[], plain(flag(counts.last_reload_refused)));
-            let help = "When the policy files were last read, changed or not.";
-            let read_s = plain(counts.policy_read_s as f64);
-            page.gauge("plimsoll_policy_last_read_timestamp_seconds", help, &[], read_s);
-            let results = ["answered", "failed"];
-            let help = "Queries to Prometheus servers for limits, by result.";
-            counts.limit_queries.add_to(page, "plimsoll_limit_queries_total", help, results);
-            let help = "Queries to Prometheus servers for extra gates, by result.";
-            counts.gate_queries.add_to(page, "plimsoll_rollout_queries_total", help, results);
-        });
+    /// Returns the counters at this moment.
+    pub(crate) fn counts(&self) -> Counts {
+        self.with(|counts| *counts)
     }
 
     /// Counts a query for a limit.
@@ -93,10 +79,8 @@ impl Results {
         *count += 1;
     }
 
-    /// Adds a counter with the names of the good and of the bad result as labels.
-    fn add_to(&self, page: &mut Page, name: &str, help: &str, [good, bad]: [&str; 2]) {
-        let rows = [(good, self.good), (bad, self.bad)];
-        let rows = rows.map(|(result, count)| (vec![result.to_owned()], count as f64));
-        page.counter(name, help, &["result"], rows);
+    /// Returns the counts with the names of the good and of the bad result.
+    pub(crate) fn named(self, [good, bad]: [&'static str; 2]) -> Vec<Series> {
+        rows([([good], self.good), ([bad], self.bad)])
     }
 }

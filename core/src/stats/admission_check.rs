@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::MonoTime;
 use crate::report::Counts;
+use crate::stats::metrics::{Metric, Series, Value, rows};
 
 /// The least time that one slice covers.
 const SLICE: Duration = Duration::from_secs(1);
@@ -53,33 +54,46 @@ pub struct AdmissionFigures {
     pub underadmitted_ratio: Option<f64>,
 }
 
-/// A gauge of every tier: its name, its help text and its value.
-pub type AdmissionGauge = (&'static str, &'static str, fn(&AdmissionFigures) -> Option<f64>);
+/// The figures of each bucket by its name.
+pub type BucketFigures = Vec<(String, AdmissionFigures)>;
 
-impl AdmissionFigures {
-    /// The gauges, each with one series for each bucket with a value.
-    pub const GAUGES: [AdmissionGauge; 4] = [
-        (
-            "plimsoll_refused_ratio",
-            "Requests that coin and guards refused in the last 10 s over those offered; absent without requests.",
-            |figures| figures.refused_ratio,
-        ),
-        (
-            "plimsoll_would_refused_ratio",
-            "Requests of the last 10 s whose refusal was decided and not carried out over those offered; absent without requests.",
-            |figures| figures.would_refused_ratio,
-        ),
-        (
-            "plimsoll_underadmitting",
-            "1 while clearly less passes than limit and load allow; absent without a judgement.",
-            |figures| figures.underadmitting.map(|is_short| f64::from(u8::from(is_short))),
-        ),
-        (
-            "plimsoll_underadmitted_ratio",
-            "Share of the requests that limit and load allow that did not pass in the last 5 s; absent without a judgement.",
-            |figures| figures.underadmitted_ratio,
-        ),
-    ];
+/// The figures as metrics.
+pub const ADMISSIONS: [Metric<BucketFigures>; 4] = [
+    Metric::<BucketFigures>::gauge(
+        "plimsoll_refused_ratio",
+        &["bucket"],
+        "Requests that coin and guards refused in the last 10 s over those offered; absent without requests. Refusals of exact \
+         quotas are not part of it.",
+        |figures| each(figures, |of| of.refused_ratio),
+    )
+    .first(),
+    Metric::<BucketFigures>::gauge(
+        "plimsoll_would_refused_ratio",
+        &["bucket"],
+        "The same of refusals that were decided and not carried out: in shadow, while killed, outside of the canary.",
+        |figures| each(figures, |of| of.would_refused_ratio),
+    ),
+    Metric::<BucketFigures>::gauge(
+        "plimsoll_underadmitting",
+        &["bucket"],
+        "1 while clearly less passes than limit and load allow, in the last 5 s and in the last 10 s; absent without a \
+         judgement.",
+        |figures| each(figures, |of| of.underadmitting),
+    )
+    .first(),
+    Metric::<BucketFigures>::gauge(
+        "plimsoll_underadmitted_ratio",
+        &["bucket"],
+        "Share of the requests that limit and load allow that did not pass in the last 5 s; absent without a judgement.",
+        |figures| each(figures, |of| of.underadmitted_ratio),
+    ),
+];
+
+fn each<V: Into<Value>>(
+    figures: &[(String, AdmissionFigures)],
+    value: fn(&AdmissionFigures) -> Option<V>,
+) -> Vec<Series> {
+    rows(figures.iter().filter_map(|(bucket, of)| Some(([bucket], value(of)?))))
 }
 
 impl AdmissionCheck {

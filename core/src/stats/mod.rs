@@ -1,11 +1,12 @@
 //! Bounded statistics over unbounded streams: a mergeable histogram, a sketch of frequent names, and
-//! the decisions of a bucket's last seconds.
+//! the decisions of a bucket's last seconds. Also the tables from which tiers export metrics.
 
 mod admission_check;
 mod frequency;
 mod histogram;
+pub mod metrics;
 
-pub use admission_check::{AdmissionCheck, AdmissionFigures, AdmissionGauge};
+pub use admission_check::{ADMISSIONS, AdmissionCheck, AdmissionFigures, BucketFigures};
 pub use frequency::FrequencySketch;
 pub use histogram::{BINS, Bin, Histogram, LogLinear, LogLinearBin, Quantile};
 

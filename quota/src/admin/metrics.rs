@@ -1,171 +1,173 @@
-//! The metrics page of a quota server.
+//! The metrics of a quota server.
 
-use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
-use plimsoll_admin::ports::add_connections_to;
+use plimsoll_admin::ports;
+use plimsoll_admin::security::{ACCESS, CERTIFICATES};
+use plimsoll_core::stats::metrics::{
+    self, About, Durations, Family, Metric, Series, Value, families, one, rows,
+};
 
 use super::Sources;
 use crate::engine::{LATENCY_BOUNDS, Latency, Stats};
-use crate::resp::Counters;
 
-/// Returns the page.
-pub(super) fn page(sources: &Sources) -> String {
-    let mut page = Page::default();
-    let Sources { engine, ports, resp, security, .. } = sources;
-    add_connections_to(&mut page, &[("resp", &ports.resp), ("admin", &ports.admin)]);
-    security.add_to(&mut page);
-    add_operations_to(&mut page, resp);
-    let stats = engine.stats();
-    add_memory_to(&mut page, &stats);
-    add_commits_to(&mut page, &stats);
-    page.counter(
-        "plimsoll_quota_clock_steps_total",
-        "Steps of the wall clock of the machine; refills go on without them.",
-        &[],
-        plain(stats.clock_steps as f64),
-    );
-    page.gauge(
-        "plimsoll_quota_clock_unsure",
-        "1 if buckets were refilled at the start for more than an hour that only the wall clock told.",
-        &[],
-        plain(stats.clock_unsure as f64),
-    );
-    page.gauge(
-        "plimsoll_quota_ready",
-        "1 while the store is open and answers.",
-        &[],
-        plain(flag(engine.is_ready())),
-    );
-    page.text()
+/// What the metrics are read from, at one moment.
+struct Source<'a> {
+    sources: &'a Sources,
+    stats: Stats,
 }
 
-fn add_operations_to(page: &mut Page, resp: &Counters) {
-    let operations: Vec<_> = resp.operations().collect();
-    let refused = operations.iter().filter(|(_, result, _)| *result == "refused").map(|(.., count)| count);
-    let refused: u64 = refused.sum();
-    page.counter(
-        "plimsoll_quota_operations_total",
-        "Commands answered, by command and result (granted, refused, unavailable, busy, error).",
-        &["command", "result"],
-        operations.iter().map(|(command, result, count)| -> Row {
-            (vec![(*command).to_owned(), (*result).to_owned()], *count as f64)
+/// Returns the metrics at one moment.
+pub(super) fn page(sources: &Sources) -> Vec<Family> {
+    let ports = vec![("resp", sources.ports.resp.clone()), ("admin", sources.ports.admin.clone())];
+    [
+        families(&table(), &Source { sources, stats: sources.engine.stats() }),
+        families(&ports::METRICS, &ports),
+        families(&CERTIFICATES, &sources.security),
+        families(&ACCESS, &sources.security),
+    ]
+    .concat()
+}
+
+/// Returns the descriptions of all metrics.
+pub(super) fn described() -> Vec<About> {
+    [
+        metrics::described(&table()),
+        metrics::described(&ports::METRICS),
+        metrics::described(&CERTIFICATES),
+        metrics::described(&ACCESS),
+    ]
+    .concat()
+}
+
+fn table<'a>() -> Vec<Metric<Source<'a>>> {
+    type M<'a> = Metric<Source<'a>>;
+    vec![
+        M::gauge("plimsoll_quota_ready", &[], "1 while the store is open and answers.", |s| {
+            one(s.sources.engine.is_ready())
+        })
+        .first(),
+        M::counter(
+            "plimsoll_quota_operations_total",
+            &["command", "result"],
+            "Commands answered: `reduce`, `get`, `sessionize`, `throttle`, `take`, `give`, `other`; by result: `granted`, \
+             `refused` (for lack of tokens), `unavailable` (the store failed, or did not answer in time), `busy` (too many \
+             waited for it), `error` (the command was wrong).",
+            |s| rows(s.sources.resp.operations().map(|(command, result, count)| ([command, result], count))),
+        ),
+        M::counter(
+            "plimsoll_quota_refused_total",
+            &[],
+            "Commands that a bucket refused for lack of tokens: the sum of `result` = `refused`.",
+            |s| {
+                let refused = s.sources.resp.operations().filter(|(_, result, _)| *result == "refused");
+                one(refused.map(|(.., count)| count).sum::<u64>())
+            },
+        ),
+        M::gauge("plimsoll_quota_connections", &[], "Open connections of the Redis protocol.", |s| {
+            one(s.sources.resp.open())
         }),
-    );
-    page.counter(
-        "plimsoll_quota_refused_total",
-        "Commands that a bucket refused for lack of tokens.",
-        &[],
-        plain(refused as f64),
-    );
-    page.gauge(
-        "plimsoll_quota_connections",
-        "Open connections of the Redis protocol.",
-        &[],
-        plain(resp.open() as f64),
-    );
-    page.counter(
-        "plimsoll_quota_connections_total",
-        "Connections of the Redis protocol so far.",
-        &[],
-        plain(resp.connections() as f64),
-    );
-    page.counter(
-        "plimsoll_quota_connections_slow_total",
-        "Connections closed because their client did not read, finish a command or authenticate in time.",
-        &[],
-        plain(resp.slow() as f64),
-    );
+        M::counter(
+            "plimsoll_quota_connections_total",
+            &[],
+            "Connections of the Redis protocol so far.",
+            |s| one(s.sources.resp.connections()),
+        ),
+        M::counter(
+            "plimsoll_quota_connections_slow_total",
+            &[],
+            "Connections closed because their client did not read its replies, finish a command or authenticate in time.",
+            |s| one(s.sources.resp.slow()),
+        ),
+        M::gauge(
+            "plimsoll_quota_buckets_in_memory",
+            &[],
+            "Buckets in memory; others are on disk alone.",
+            |s| one(s.stats.buckets),
+        ),
+        M::gauge("plimsoll_quota_cache_bytes", &[], "Bytes of the buckets in memory.", |s| {
+            one(s.stats.cache_bytes)
+        }),
+        M::gauge(
+            "plimsoll_quota_cache_bytes_limit",
+            &[],
+            "Bytes of the buckets in memory, at most: `--cache-mib` without the part of the store itself.",
+            |s| one(s.stats.cache_bytes_max),
+        ),
+        M::counter(
+            "plimsoll_quota_cache_hits_total",
+            &[],
+            "Look-ups that found the bucket in memory.",
+            |s| one(s.stats.hits),
+        ),
+        M::counter("plimsoll_quota_cache_misses_total", &[], "Look-ups that asked the store.", |s| {
+            one(s.stats.misses)
+        }),
+        M::gauge("plimsoll_quota_disk_bytes", &[], "Bytes of the store on disk.", |s| {
+            one(s.stats.disk_bytes)
+        }),
+        M::counter("plimsoll_quota_commits_total", &[], "Commits that are on disk.", |s| {
+            one(s.stats.commits)
+        }),
+        M::counter(
+            "plimsoll_quota_buckets_saved_total",
+            &[],
+            "Buckets that commits saved; one bucket counts once in each commit.",
+            |s| one(s.stats.saved),
+        ),
+        M::histogram(
+            "plimsoll_quota_commit_duration_seconds",
+            &[],
+            "Time of a commit until it is on disk.",
+            |s| durations(&s.stats.commit),
+        ),
+        M::histogram(
+            "plimsoll_quota_sync_duration_seconds",
+            &[],
+            "Part of it that is the synchronisation of the journal (fdatasync).",
+            |s| durations(&s.stats.sync),
+        ),
+        M::gauge(
+            "plimsoll_quota_unsaved_age_seconds",
+            &[],
+            "Age of the oldest debit that is not on disk; 0 if all are.",
+            |s| one(s.stats.unsaved.unwrap_or_default()),
+        ),
+        M::counter(
+            "plimsoll_quota_clock_steps_total",
+            &[],
+            "Steps of the wall clock of the machine by a second or more; refills go on without them.",
+            |s| one(s.stats.clock_steps),
+        ),
+        M::gauge(
+            "plimsoll_quota_clock_unsure",
+            &[],
+            "1 if buckets were refilled at the start for more than an hour that only the wall clock told, because the machine \
+             booted in between.",
+            |s| one(s.stats.clock_unsure),
+        ),
+        M::gauge("plimsoll_quota_waiting", &[], "Operations that wait for the store.", |s| {
+            one(s.stats.waiting)
+        }),
+        M::counter(
+            "plimsoll_quota_store_errors_total",
+            &[],
+            "Failed reads, writes and synchronisations of the store.",
+            |s| one(s.stats.store_errors),
+        ),
+        M::counter(
+            "plimsoll_quota_unavailable_total",
+            &[],
+            "Operations without an answer, because the store failed, did not answer in time, or too many waited for it.",
+            |s| one(s.stats.unavailable),
+        ),
+    ]
 }
 
-fn add_memory_to(page: &mut Page, stats: &Stats) {
-    page.gauge(
-        "plimsoll_quota_buckets_in_memory",
-        "Buckets in memory; others are on disk alone.",
-        &[],
-        plain(stats.buckets as f64),
-    );
-    page.gauge(
-        "plimsoll_quota_cache_bytes",
-        "Bytes of the buckets in memory.",
-        &[],
-        plain(stats.cache_bytes as f64),
-    );
-    page.gauge(
-        "plimsoll_quota_cache_bytes_limit",
-        "Bytes of the buckets in memory, at most (--cache-mib).",
-        &[],
-        plain(stats.cache_bytes_max as f64),
-    );
-    page.counter(
-        "plimsoll_quota_cache_hits_total",
-        "Look-ups that found the bucket in memory.",
-        &[],
-        plain(stats.hits as f64),
-    );
-    page.counter(
-        "plimsoll_quota_cache_misses_total",
-        "Look-ups that asked the store.",
-        &[],
-        plain(stats.misses as f64),
-    );
-    page.gauge(
-        "plimsoll_quota_disk_bytes",
-        "Bytes of the store on disk.",
-        &[],
-        plain(stats.disk_bytes as f64),
-    );
-}
-
-fn add_commits_to(page: &mut Page, stats: &Stats) {
-    page.counter(
-        "plimsoll_quota_commits_total",
-        "Commits that are on disk.",
-        &[],
-        plain(stats.commits as f64),
-    );
-    page.counter(
-        "plimsoll_quota_buckets_saved_total",
-        "Buckets that commits saved; one bucket counts once in each commit.",
-        &[],
-        plain(stats.saved as f64),
-    );
-    page.histogram(
-        "plimsoll_quota_commit_duration_seconds",
-        "Time of a commit until it is on disk.",
-        bins(&stats.commit),
-        stats.commit.sum,
-    );
-    page.histogram(
-        "plimsoll_quota_sync_duration_seconds",
-        "Time of the synchronisation of the journal in a commit (fdatasync).",
-        bins(&stats.sync),
-        stats.sync.sum,
-    );
-    page.gauge(
-        "plimsoll_quota_unsaved_age_seconds",
-        "Age of the oldest debit that is not on disk; 0 if all are.",
-        &[],
-        plain(stats.unsaved.unwrap_or_default().as_secs_f64()),
-    );
-    page.gauge(
-        "plimsoll_quota_waiting",
-        "Operations that wait for the store.",
-        &[],
-        plain(stats.waiting as f64),
-    );
-    page.counter(
-        "plimsoll_quota_store_errors_total",
-        "Failed reads, writes and synchronisations of the store.",
-        &[],
-        plain(stats.store_errors as f64),
-    );
-    page.counter(
-        "plimsoll_quota_unavailable_total",
-        "Operations without an answer: the store failed, did not answer in time, or too many waited.",
-        &[],
-        plain(stats.unavailable as f64),
-    );
-}
-
-fn bins(latency: &Latency) -> impl Iterator<Item = (f64, u64)> {
-    LATENCY_BOUNDS.into_iter().chain([f64::INFINITY]).zip(latency.counts)
+fn durations(latency: &Latency) -> Vec<Series> {
+    let mut count = 0;
+    let mut upto = |values: u64| {
+        count += values;
+        count
+    };
+    let buckets = LATENCY_BOUNDS.into_iter().zip(latency.counts.map(&mut upto)).collect();
+    one(Value::from(Durations { buckets, sum: latency.sum, count }))
 }

@@ -14,6 +14,7 @@ use axum::http::Method;
 use plimsoll_admin::access::Routes;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server;
+use plimsoll_core::stats::metrics::About;
 
 pub(crate) use self::ports::Ports;
 use self::status::Status;
@@ -29,6 +30,13 @@ pub(crate) struct Sources {
     pub(crate) resp: Counters,
     pub(crate) security: Opened,
     pub(crate) durability: Durability,
+}
+
+/// Returns the descriptions of all metrics of the admin port. Not part of the API.
+#[doc(hidden)]
+#[must_use]
+pub fn described() -> Vec<About> {
+    metrics::described()
 }
 
 /// All routes of the admin port.

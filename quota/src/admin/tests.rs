@@ -1,13 +1,11 @@
-//! The callers that each route of a quota server answers, as a complete table, and the metrics and texts of keys.
+//! The callers that each route of a quota server answers, as a complete table.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use plimsoll_admin::access::matrix;
 use plimsoll_admin::security::Opened;
 
-use super::{Ports, Sources, metrics, routes};
+use super::{Ports, Sources, routes};
 use crate::args::Durability;
 use crate::engine::{Engine, Settings};
 use crate::resp::Counters;
@@ -44,23 +42,5 @@ async fn every_route_answers_callers_of_its_role_alone() {
     let sources = sources(directory.path());
     let table = matrix::table(|| routes(sources.clone())).await;
     assert_eq!(table, TABLE.trim().lines().map(str::trim).collect::<Vec<_>>(), "{}", table.join("\n"));
-    sources.engine.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn every_metric_of_the_page_is_documented() {
-    let directory = tempfile::tempdir().unwrap();
-    let sources = sources(directory.path());
-    let page = metrics::page(&sources);
-    let reference = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/metrics.md"));
-    let reference = reference.unwrap();
-    let names: BTreeSet<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
-        .filter(|name| name.starts_with("plimsoll_quota_"))
-        .collect();
-    assert!(names.len() > 15, "{names:?}");
-    let missing: Vec<&&str> = names.iter().filter(|name| !reference.contains(&format!("`{name}`"))).collect();
-    assert!(missing.is_empty(), "docs/reference/metrics.md lacks {missing:?}");
     sources.engine.close().await.unwrap();
 }

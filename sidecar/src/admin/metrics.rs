@@ -1,97 +1,103 @@
-//! The metrics page: that of the limiter, and that of the ports.
+//! The metrics of a sidecar: those of its limiter, and those of its ports.
 
-use plimsoll_admin::metrics_page::{Page, Row, flag, plain};
-use plimsoll_admin::ports::add_connections_to;
+use plimsoll_admin::ports;
+use plimsoll_admin::security::ACCESS;
 use plimsoll_client::Metrics;
+use plimsoll_core::stats::metrics::{self, About, Family, Metric, Series, families, one, rows};
 
 use super::Sources;
-use crate::{http, rls};
 
-/// Returns the page.
-pub(super) fn page(limiter: &Metrics, sources: &Sources) -> String {
-    let mut page = Page::default();
-    let ports = &sources.ports;
-    add_connections_to(&mut page, &[("rls", &ports.rls), ("http", &ports.http), ("admin", &ports.admin)]);
-    sources.security.add_access_to(&mut page);
-    page.counter(
+/// The metrics beside those of the limiter.
+const METRICS: [Metric<Sources>; 10] = [
+    Metric::counter(
         "plimsoll_sidecar_looks_total",
-        "Looks at the clock, ten a second, by whether the process ran 20 ms late or more.",
         &["late"],
-        labelled(ports.lag.counts()),
-    );
-    add_rls_to(&mut page, &sources.rls);
-    add_http_to(&mut page, &sources.http);
-    add_rules_to(&mut page, sources);
-    let mut text = limiter.text();
-    text.push_str(&page.text());
-    text
-}
-
-fn add_rules_to(page: &mut Page, sources: &Sources) {
-    let (hash, reloads) = (sources.limits.in_force().rules.hash().to_string(), &sources.reloads);
-    page.gauge(
-        "plimsoll_sidecar_rules_info",
-        "1, with the hash of the rules in force.",
-        &["hash"],
-        [(vec![hash], 1.0)],
-    );
-    page.counter(
-        "plimsoll_sidecar_rules_reloads_total",
-        "Changes of the rules file by result (accepted, refused).",
-        &["result"],
-        labelled([("accepted", reloads.accepted()), ("refused", reloads.refused())]),
-    );
-    page.gauge(
-        "plimsoll_sidecar_rules_refused",
-        "1 while the rules file is invalid and earlier rules are in force.",
-        &[],
-        plain(flag(reloads.refusal().is_some())),
-    );
-}
-
-fn add_rls_to(page: &mut Page, counters: &rls::Counters) {
-    page.counter(
+        "Looks at the clock, ten a second: `true` if the process ran 20 ms late or more, as its host was busy or it was \
+         stopped. The share of `true` is that of the time in which proxies do not wait for it.",
+        |sources| labelled(sources.ports.lag.counts()),
+    ),
+    Metric::counter(
         "plimsoll_sidecar_rls_requests_total",
-        "Requests of the rate limit service by result (ok, withheld, over_limit, rejected).",
         &["result"],
-        labelled(counters.requests()),
-    );
-    page.counter(
+        "Requests of the rate limit service: `ok`, `withheld` (admitted, and a refusal was not carried out), `over_limit`, \
+         `rejected` (not decided).",
+        |sources| labelled(sources.rls.requests()),
+    ),
+    Metric::counter(
         "plimsoll_sidecar_rls_rejected_total",
-        "Requests of the rate limit service that were rejected, by reason.",
         &["reason"],
-        labelled(counters.rejected()),
-    );
-    page.counter(
+        "Requests of the rate limit service that were not decided, and count for no bucket, by reason.",
+        |sources| labelled(sources.rls.rejected()),
+    ),
+    Metric::counter(
         "plimsoll_sidecar_descriptors_passed_total",
-        "Descriptors that counted for no bucket, by cause (no_rule, unlimited).",
         &["cause"],
-        labelled(counters.passed()),
-    );
-    page.counter(
+        "Descriptors that counted for no bucket: `no_rule` matches, or a rule says `unlimited`.",
+        |sources| labelled(sources.rls.passed()),
+    ),
+    Metric::counter(
         "plimsoll_sidecar_own_limit_refusals_total",
-        "Refusals by the limit that a descriptor brought along; enforced=\"false\" if they were withheld.",
         &["enforced"],
-        labelled(counters.own_limits()),
-    );
-}
-
-fn add_http_to(page: &mut Page, service: &http::Service) {
-    let counts = service.counts().into_iter();
-    page.counter(
+        "Refusals by the limit that a descriptor brought along (`takes_limit`); `false` if they were withheld.",
+        |sources| labelled(sources.rls.own_limits()),
+    ),
+    Metric::counter(
         "plimsoll_sidecar_http_requests_total",
-        "Requests of the HTTP port by endpoint and result.",
         &["endpoint", "result"],
-        counts.map(|count| (vec![count.endpoint.to_owned(), count.result.to_owned()], count.requests as f64)),
-    );
-    page.counter(
+        "Requests of the HTTP port, and each part of a batch: `allowed`, `refused`, `withheld`, `passed` (no rule limits it), \
+         `invalid`, `recorded` (a report), `unknown_bucket`.",
+        |sources| {
+            let counts = sources.http.counts().into_iter();
+            rows(counts.map(|count| ([count.endpoint, count.result], count.requests)))
+        },
+    ),
+    Metric::counter(
         "plimsoll_sidecar_http_mistakes_total",
-        "Missing or malformed headers in requests of proxies, which then are admitted, by kind.",
         &["kind"],
-        labelled(service.mistakes()),
-    );
+        "Missing or malformed headers in requests of proxies, which are admitted without a decision or count as one.",
+        |sources| labelled(sources.http.mistakes()),
+    ),
+    Metric::gauge(
+        "plimsoll_sidecar_rules_info",
+        &["hash"],
+        "1, with the hash of the rules in force.",
+        |sources| rows([([sources.limits.in_force().rules.hash().to_string()], true)]),
+    ),
+    Metric::counter(
+        "plimsoll_sidecar_rules_reloads_total",
+        &["result"],
+        "Changes of the rules file: `accepted`, `refused`.",
+        |sources| {
+            labelled([("accepted", sources.reloads.accepted()), ("refused", sources.reloads.refused())])
+        },
+    ),
+    Metric::gauge(
+        "plimsoll_sidecar_rules_refused",
+        &[],
+        "1 while the rules file is invalid and earlier rules are in force.",
+        |sources| one(sources.reloads.refusal().is_some()),
+    ),
+];
+
+/// Returns the metrics at one moment.
+pub(super) fn page(limiter: &Metrics, sources: &Sources) -> Vec<Family> {
+    let ports = &sources.ports;
+    let ports =
+        vec![("rls", ports.rls.clone()), ("http", ports.http.clone()), ("admin", ports.admin.clone())];
+    [
+        limiter.families(),
+        families(&METRICS, sources),
+        families(&ports::METRICS, &ports),
+        families(&ACCESS, &sources.security),
+    ]
+    .concat()
 }
 
-fn labelled(rows: impl IntoIterator<Item = (&'static str, u64)>) -> impl Iterator<Item = Row> {
-    rows.into_iter().map(|(label, count)| (vec![label.to_owned()], count as f64))
+/// Returns the descriptions of all metrics, without those of the limiter.
+pub(super) fn described() -> Vec<About> {
+    [metrics::described(&METRICS), metrics::described(&ports::METRICS), metrics::described(&ACCESS)].concat()
+}
+
+fn labelled(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<Series> {
+    rows(counts.into_iter().map(|(label, count)| ([label], count)))
 }

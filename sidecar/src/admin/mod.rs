@@ -11,6 +11,7 @@ use plimsoll_admin::access::Routes;
 use plimsoll_admin::security::{Opened, SecurityStatus};
 use plimsoll_admin::server;
 use plimsoll_client::{Metrics, Status as LimiterStatus};
+use plimsoll_core::stats::metrics::About;
 use serde::Serialize;
 
 use crate::limits::Limits;
@@ -62,6 +63,13 @@ impl Sources {
             security: self.security.status(),
         }
     }
+}
+
+/// Returns the descriptions of all metrics of the admin port. Not part of the API.
+#[doc(hidden)]
+#[must_use]
+pub fn described() -> Vec<About> {
+    metrics::described()
 }
 
 /// All routes of the admin port.

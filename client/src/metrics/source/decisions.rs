@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use plimsoll_core::decision::{Mode, Reason, ShownMode};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::report::Counts;
-use plimsoll_core::stats::AdmissionFigures;
+use plimsoll_core::stats::metrics::{Metric, Series, rows};
 
 use super::Source;
 use crate::feed::Control;
 use crate::limiter::layered::QuotaTally;
-use crate::metrics::model::Family;
 
 /// The counts of one bucket by the mode in which they were made; `None` where it is unknown.
 #[derive(Debug)]
@@ -54,13 +53,39 @@ impl Tally {
     }
 }
 
-/// Returns the decisions, which are read only if `is_counted`.
-pub(super) fn decisions(source: &Source, is_counted: bool) -> Family {
-    let control = source.limiter.control.as_ref().filter(|_| is_counted);
-    let counted = control.map_or_else(Vec::new, |control| counts(control));
+/// Decisions by mode. Reading them counts those since the last export for the mode of that export.
+pub(super) const DECISIONS: Metric<Source> = Metric::<Source>::counter(
+    "plimsoll_decisions_total",
+    &["bucket", "mode", "result"],
+    "Decisions of this process: `admit`, `drop` (by the coin), `guard_drop` (by the guard), `would_drop` (by either, not \
+     enforced), and by exact quotas, behind both: `quota_drop` (used up), `quota_degraded` (the store does not answer), \
+     `would_quota_drop` (either, not enforced), `quota_repeated` (from the memory of a refusal, before the coin).",
+    decisions,
+)
+.first();
+
+/// Refusals by reason.
+pub(super) const REFUSALS: Metric<Source> = Metric::counter(
+    "plimsoll_refusals_total",
+    &["bucket", "reason", "enforced"],
+    "Refusals of this process by reason; with `enforced` = `false` those that were not carried out here.",
+    |source| {
+        let Some(control) = &source.limiter.control else { return Vec::new() };
+        let refusals = control.subscription.with(|subscription, _| subscription.refusals());
+        rows(refusals.iter().flat_map(|(bucket, by_reason)| {
+            Reason::ALL.iter().zip(by_reason).flat_map(move |(reason, refused)| {
+                [("true", refused.enforced), ("false", refused.would)]
+                    .map(|(enforced, count)| ([bucket.as_str(), reason.as_str(), enforced], count))
+            })
+        }))
+    },
+);
+
+fn decisions(source: &Source) -> Vec<Series> {
+    let Some(control) = &source.limiter.control else { return Vec::new() };
     let mut decisions = source.by_mode();
     let mut series = Vec::new();
-    for (bucket, counts, mode) in counted {
+    for (bucket, counts, mode) in counts(control) {
         let unseen = || ByMode { mode, decided: Tally::default(), by_mode: BTreeMap::new() };
         let seen = decisions.entry(bucket.clone()).or_insert_with(unseen);
         // Decisions since the last export count for the mode of the last export.
@@ -70,13 +95,11 @@ pub(super) fn decisions(source: &Source, is_counted: bool) -> Family {
         for (mode, counts) in &seen.by_mode {
             for (result, count) in counts.results() {
                 let mode = ShownMode::from(*mode);
-                series.push((vec![bucket.to_string(), mode.to_string(), result.to_owned()], count));
+                series.push(([bucket.to_string(), mode.to_string(), result.to_owned()], count));
             }
         }
     }
-    let help = "Decisions by bucket, mode and result (admit, drop, guard_drop, would_drop; by exact quotas quota_drop, \
-                quota_degraded, would_quota_drop, quota_repeated: before the coin).";
-    Family::counter("plimsoll_decisions_total", help, &["bucket", "mode", "result"], series)
+    rows(series)
 }
 
 /// Returns the decisions of each bucket so far, and its mode.
@@ -94,32 +117,5 @@ fn counts(control: &Control) -> Vec<(Bucket, Tally, Option<Mode>)> {
             (bucket, Tally { counts, by_quotas }, mode)
         };
         buckets.into_iter().map(with_mode).collect()
-    })
-}
-
-/// Returns the refusals by reason.
-pub(super) fn refusals(control: &Control) -> Family {
-    let refusals = control.subscription.with(|subscription, _| subscription.refusals());
-    let series = refusals.iter().flat_map(|(bucket, by_reason)| {
-        Reason::ALL.iter().zip(by_reason).flat_map(move |(reason, refused)| {
-            [("true", refused.enforced), ("false", refused.would)].map(|(enforced, count)| {
-                ([bucket.as_str(), reason.as_str(), enforced].map(str::to_owned).to_vec(), count)
-            })
-        })
-    });
-    let help =
-        "Refusals by bucket and reason; enforced=false: admitted, because the refusal is not enforced here.";
-    Family::counter("plimsoll_refusals_total", help, &["bucket", "reason", "enforced"], series)
-}
-
-/// Returns what the counts of the last seconds show of each bucket.
-pub(super) fn admissions(control: &Control) -> impl Iterator<Item = Family> {
-    let figures: Vec<(String, AdmissionFigures)> = control.subscription.with(|subscription, _| {
-        subscription.admission_figures().map(|(bucket, figures)| (bucket.to_string(), figures)).collect()
-    });
-    AdmissionFigures::GAUGES.into_iter().map(move |(name, help, value)| {
-        let series =
-            figures.iter().filter_map(|(bucket, figures)| Some((vec![bucket.clone()], value(figures)?)));
-        Family::gauge(name, help, &["bucket"], series)
     })
 }

@@ -1,4 +1,4 @@
-//! The families of a limiter, read from its state.
+//! The metrics of a limiter, read from its state.
 
 mod decisions;
 mod feed;
@@ -10,11 +10,55 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plimsoll_core::names::Bucket;
+use plimsoll_core::stats::metrics::{Family, Metric, Series, Value, families, maybe, one, rows};
+use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 
-use super::model::{Family, plain};
-use crate::hot::table::Table;
+use crate::feed::Control;
 use crate::limiter::Limiter;
 use decisions::ByMode;
+
+/// The metrics that every limiter has.
+const LIMITER: [Metric<Source>; 5] = [
+    Metric::counter(
+        "plimsoll_decisions_untracked_total",
+        &[],
+        "Requests admitted without a key to count them for: their bucket has no room or an invalid name.",
+        |source| one(source.limiter.table.untracked()),
+    ),
+    Metric::counter(
+        "plimsoll_tenants_invalid_total",
+        &[],
+        "Requests whose tenant is empty, or, over HTTP, repeated or not UTF-8, and that count for the class `default`.",
+        |source| one(source.limiter.table.invalid_tenants()),
+    ),
+    Metric::<Source>::gauge(
+        "plimsoll_setup_problems",
+        &["problem", "subject"],
+        "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone, address or route.",
+        |source| {
+            let problems = source.limiter.setup_problems();
+            rows(problems.iter().map(|problem| ([problem.kind(), problem.subject()], true)))
+        },
+    )
+    .first(),
+    Metric::gauge("plimsoll_waiters", &[], "Calls that wait for their turn.", |source| {
+        one(source.limiter.table.waiting.waiters())
+    }),
+    Metric::counter(
+        "plimsoll_waits_total",
+        &["result"],
+        "Calls that were not admitted at once and have ended, by result: `admitted`, `timed_out` at their deadline, \
+         `overflowed` because too many waited.",
+        |source| {
+            let waiting = &source.limiter.table.waiting;
+            rows([
+                (["admitted"], waiting.admitted()),
+                (["timed_out"], waiting.timed_out()),
+                (["overflowed"], waiting.overflowed()),
+            ])
+        },
+    ),
+];
 
 /// A limiter, and the state that an export leaves for the next.
 #[derive(Debug)]
@@ -24,6 +68,19 @@ pub(super) struct Source {
     decisions: Mutex<HashMap<Bucket, ByMode>>,
 }
 
+/// Returns the metrics of a limiter, without those of its buckets' last seconds.
+pub(super) fn table() -> Vec<Metric<Source>> {
+    let mut table = vec![decisions::DECISIONS, decisions::REFUSALS];
+    table.extend(LIMITER);
+    #[cfg(feature = "quota")]
+    table.extend(store::STORE);
+    #[cfg(feature = "middleware")]
+    table.push(requests::PASSED);
+    table.extend(feed::FEED);
+    table.extend(requests::RESPONSES);
+    table
+}
+
 impl Source {
     pub(super) fn new(limiter: Limiter) -> Self {
         Self { limiter, decisions: Mutex::default() }
@@ -31,81 +88,26 @@ impl Source {
 
     /// Returns all families with their present series.
     pub(super) fn families(&self) -> Vec<Family> {
-        self.read(true)
+        let mut all = families(&table(), self);
+        all.extend(families(&ADMISSIONS, &self.admissions()));
+        all
     }
 
-    /// Returns all families for their descriptions. Counts no decisions: the mode that they are counted for is that of
-    /// the first export.
-    #[cfg(any(test, feature = "opentelemetry", feature = "prometheus"))]
-    pub(super) fn described(&self) -> Vec<Family> {
-        self.read(false)
+    /// What the counts of the last seconds show of each bucket.
+    fn admissions(&self) -> BucketFigures {
+        let Some(control) = &self.limiter.control else { return BucketFigures::new() };
+        control.subscription.with(|subscription, _| {
+            let figures = subscription.admission_figures();
+            figures.map(|(bucket, figures)| (bucket.to_string(), figures)).collect()
+        })
     }
 
-    fn read(&self, counts_decisions: bool) -> Vec<Family> {
-        let table = &self.limiter.table;
-        let mut families = vec![decisions::decisions(self, counts_decisions)];
-        let help =
-            "Requests admitted without a key to count them for: their bucket has no room or an invalid name.";
-        families.push(Family::counter(
-            "plimsoll_decisions_untracked_total",
-            help,
-            &[],
-            plain(table.untracked()),
-        ));
-        let help = "Requests whose tenant is empty, and that count for the class `default`.";
-        families.push(Family::counter(
-            "plimsoll_tenants_invalid_total",
-            help,
-            &[],
-            plain(table.invalid_tenants()),
-        ));
-        families.push(self.setup_problems());
-        families.extend(waits(table));
-        #[cfg(feature = "quota")]
-        families.extend(store::families(table));
-        #[cfg(feature = "middleware")]
-        families.push(requests::passed(table));
-        if let Some(control) = &self.limiter.control {
-            families.push(decisions::refusals(control));
-            families.extend(decisions::admissions(control));
-            families.extend(feed::families(control));
-            families.extend(requests::responses(control));
-        }
-        families
-    }
-
-    fn setup_problems(&self) -> Family {
-        let problems = self.limiter.setup_problems();
-        let series = problems
-            .iter()
-            .map(|problem| (vec![problem.kind().to_owned(), problem.subject().to_owned()], 1.0));
-        let help = "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone, address or route.";
-        Family::gauge("plimsoll_setup_problems", help, &["problem", "subject"], series)
+    /// Reads one value of the feed; none without a feed.
+    fn feed<V: Into<Value>>(&self, read: impl FnOnce(&Control) -> Option<V>) -> Vec<Series> {
+        maybe(self.limiter.control.as_ref().and_then(|control| read(control)))
     }
 
     fn by_mode(&self) -> MutexGuard<'_, HashMap<Bucket, ByMode>> {
         self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns the calls that wait, or have waited, for their turn.
-fn waits(table: &Table) -> [Family; 2] {
-    let waiting = &table.waiting;
-    let ended = [
-        ("admitted", waiting.admitted()),
-        ("timed_out", waiting.timed_out()),
-        ("overflowed", waiting.overflowed()),
-    ];
-    let ended = ended.map(|(result, waits)| (vec![result.to_owned()], waits));
-    let help = "Calls of admit_within that are not admitted at once and have ended, by result (admitted, timed_out, \
-                overflowed: too many waited).";
-    [
-        Family::gauge(
-            "plimsoll_waiters",
-            "Calls of admit_within that wait for their turn.",
-            &[],
-            plain(waiting.waiters() as f64),
-        ),
-        Family::counter("plimsoll_waits_total", help, &["result"], ended),
-    ]
 }

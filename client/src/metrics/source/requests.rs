@@ -1,37 +1,51 @@
 //! The requests of the middleware: those that passed without a decision, and the responses to the others.
 
-use crate::feed::Control;
-#[cfg(feature = "middleware")]
-use crate::hot::table::Table;
+use plimsoll_core::stats::metrics::{Metric, Series, Value, rows};
+
+use super::Source;
 #[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Pass;
-use crate::metrics::model::Family;
 use crate::subscription::BucketResponses;
 
-/// Returns the requests that passed without a decision.
+/// The requests that passed without a decision.
 #[cfg(feature = "middleware")]
-pub(super) fn passed(table: &Table) -> Family {
-    let series = Pass::ALL.map(|pass| (vec![pass.reason().to_owned()], table.passes.total(pass)));
-    let help = "Requests that the middleware admitted without a decision, by reason (no_rule, unlimited, cors_preflight, \
-                counted_before: a layer outside of it has decided).";
-    Family::counter("plimsoll_requests_passed_total", help, &["reason"], series)
-}
+pub(super) const PASSED: Metric<Source> = Metric::counter(
+    "plimsoll_requests_passed_total",
+    &["reason"],
+    "Requests that the middleware admitted without a decision: `no_rule` matches, `unlimited` by a rule, `cors_preflight`, \
+     or `counted_before` by a layer outside.",
+    |source| rows(Pass::ALL.map(|pass| ([pass.reason()], source.limiter.table.passes.total(pass)))),
+);
 
-/// Returns the responses that the middleware has recorded.
-pub(super) fn responses(control: &Control) -> [Family; 2] {
+/// The responses that the middleware has recorded.
+pub(super) const RESPONSES: [Metric<Source>; 2] = [
+    Metric::counter(
+        "plimsoll_responses_total",
+        &["bucket", "cohort", "code"],
+        "Responses, refusals included, by HTTP status or gRPC code (`grpc_ok`, ..) and, while the bucket is in canary, cohort \
+         (`canary`, `control`). `error`: the service failed without a response, `ok`: the caller of a sidecar reported a \
+         success without a status, `aborted`: the caller cancelled the request.",
+        |source| {
+            responses(source, |of| {
+                let codes = of.responses.codes.iter();
+                codes.map(|(code, count)| (Some(code.clone()), Value::from(*count))).collect()
+            })
+        },
+    ),
+    Metric::histogram(
+        "plimsoll_request_duration_seconds",
+        &["bucket", "cohort"],
+        "Duration of admitted requests, until the service responds or the caller cancels.",
+        |source| responses(source, |of| vec![(None, of.responses.durations.clone().into())]),
+    ),
+];
+
+/// Returns the values of each bucket and cohort, with a last label if there is one.
+fn responses(source: &Source, values: fn(&BucketResponses) -> Vec<(Option<String>, Value)>) -> Vec<Series> {
+    let Some(control) = &source.limiter.control else { return Vec::new() };
     let watched = control.subscription.with(|subscription, _| subscription.responses());
-    let labels = |watched: &BucketResponses| vec![watched.bucket.to_string(), watched.cohort.to_owned()];
-    let codes = watched.iter().flat_map(|watched| {
-        let row = |(code, count): &(String, u64)| ([labels(watched), vec![code.clone()]].concat(), *count);
-        watched.responses.codes.iter().map(row).collect::<Vec<_>>()
-    });
-    let help = "Responses, refusals included, by bucket, HTTP status or gRPC code (grpc_ok, ..) and, while the bucket is in \
-                canary, cohort (canary, control); error: the service failed without a response, aborted: the caller cancelled \
-                the request.";
-    let codes = Family::counter("plimsoll_responses_total", help, &["bucket", "cohort", "code"], codes);
-    let durations = watched.iter().map(|watched| (labels(watched), watched.responses.durations.clone()));
-    let help = "Duration of admitted requests, until the service responds or the caller cancels.";
-    let durations =
-        Family::histogram("plimsoll_request_duration_seconds", help, &["bucket", "cohort"], durations);
-    [codes, durations]
+    rows(watched.iter().flat_map(|of| {
+        let labels = move |last| [Some(of.bucket.to_string()), Some(of.cohort.to_owned()), last];
+        values(of).into_iter().map(move |(last, value)| (labels(last).into_iter().flatten(), value))
+    }))
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use plimsoll_admin::metrics_page::{Page, flag, plain};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
@@ -151,16 +150,9 @@ impl AuditLog {
         self.queue().failure().map(|reason| NotLogged(reason.to_owned()))
     }
 
-    /// Adds the metrics of the log.
-    pub(crate) fn add_to(&self, page: &mut Page) {
-        let (is_failing, written) = {
-            let queue = self.queue();
-            (queue.failure().is_some(), queue.written)
-        };
-        let help = "1 while the audit log cannot be written, so that whatever may add refusals is refused.";
-        page.gauge("plimsoll_audit_failing", help, &[], plain(flag(is_failing)));
-        let help = "Lines written to the audit log since the start.";
-        page.counter("plimsoll_audit_entries_total", help, &[], plain(written as f64));
+    /// Returns the number of lines written since the start.
+    pub(crate) fn written(&self) -> u64 {
+        self.queue().written
     }
 
     /// Writes what is recorded, until `stop` is cancelled.

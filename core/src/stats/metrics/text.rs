@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::model::{Family, Kind, Value};
+use super::{Family, Value};
 
-/// Writes families as text; those without a series are left out.
-pub(super) fn write(families: &[Family]) -> String {
+/// Returns families as text; those without a series are left out.
+pub fn text(families: &[Family]) -> String {
     let mut text = String::new();
     for family in families.iter().filter(|family| !family.series.is_empty()) {
         // Writing to a string does not fail.
@@ -15,16 +15,11 @@ pub(super) fn write(families: &[Family]) -> String {
 }
 
 fn write_family(text: &mut String, family: &Family) -> std::fmt::Result {
-    let name = family.name;
-    let kind = match family.kind {
-        Kind::Gauge => "gauge",
-        Kind::Counter => "counter",
-        Kind::Histogram => "histogram",
-    };
+    let (name, kind) = (family.about.name, family.about.kind.as_str());
     text.push_str("# HELP ");
     text.push_str(name);
     text.push(' ');
-    escape(text, family.help, false);
+    escape(text, family.about.help, false);
     write!(text, "\n# TYPE {name} {kind}\n")?;
     for series in &family.series {
         let mut sample = |suffix: &str, le: Option<&str>, value: f64| {
@@ -46,8 +41,7 @@ fn write_family(text: &mut String, family: &Family) -> std::fmt::Result {
             writeln!(text, " {value}")
         };
         match &series.value {
-            Value::Gauge(value) => sample("", None, *value)?,
-            Value::Counter(count) => sample("", None, *count as f64)?,
+            Value::Number(value) => sample("", None, *value)?,
             Value::Histogram(durations) => {
                 for (edge, count) in &durations.buckets {
                     sample("_bucket", Some(&edge.to_string()), *count as f64)?;
@@ -75,11 +69,24 @@ fn escape(text: &mut String, value: &str, is_quoted: bool) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Durations, Metric, families, one, rows};
     use super::*;
-    use crate::metrics::model::samples;
 
     #[test]
     fn families_are_written_as_text() {
+        let table: [Metric<()>; 5] = [
+            Metric::gauge("up", &[], "1 while up.", |()| one(true)),
+            Metric::counter("seen_total", &["bucket", "mode"], "Seen,\nand\\or \"read\".", |()| {
+                rows([(["api", ""], 7_u64), (["a\"b\\c\nd", "shadow"], u64::MAX)])
+            }),
+            Metric::counter("none_total", &[], "Without series.", |()| Vec::new()),
+            Metric::gauge("odd", &["of"], "Odd values.", |()| {
+                rows([(["large"], 1e21), (["small"], 1.5e-9), (["infinite"], f64::INFINITY)])
+            }),
+            Metric::histogram("took_seconds", &["bucket"], "Took.", |()| {
+                rows([(["api"], Durations { buckets: vec![(0.1, 1), (1.0, 3)], sum: 1.5, count: 4 })])
+            }),
+        ];
         let expected = r##"# HELP up 1 while up.
 # TYPE up gauge
 up 1
@@ -100,41 +107,6 @@ took_seconds_bucket{bucket="api",le="+Inf"} 4
 took_seconds_sum{bucket="api"} 1.5
 took_seconds_count{bucket="api"} 4
 "##;
-        assert_eq!(write(&samples(1)), expected);
-    }
-
-    #[cfg(feature = "prometheus")]
-    mod like_the_crate {
-        use super::*;
-        use crate::metrics::model::plain;
-        use crate::metrics::prometheus::encoded;
-        use crate::responses::Durations;
-        use proptest::prelude::*;
-
-        #[test]
-        fn text_is_that_of_the_crate() {
-            assert_eq!(write(&samples(3)), encoded(samples(3)));
-        }
-
-        proptest! {
-            #[test]
-            fn any_values_are_written_like_the_crate_does(
-                labels in prop::collection::vec(("\\PC*|[\\\\\"\n a]*", any::<f64>(), any::<u64>()), 1..4),
-                edges in prop::collection::vec((any::<f64>(), any::<u64>()), 0..4),
-                sum in any::<f64>(),
-                count: u64,
-            ) {
-                let gauges = labels.iter().map(|(label, value, _)| (vec![label.clone()], *value));
-                let counters = labels.iter().map(|(label, _, count)| (vec![label.clone()], *count));
-                let buckets = edges.into_iter().filter(|(edge, _)| *edge != f64::INFINITY).collect();
-                let durations = Durations { buckets, sum, count };
-                let families = vec![
-                    Family::gauge("a", "A\n\\\"a\"", &["name"], gauges),
-                    Family::counter("b_total", "B", &["name"], counters),
-                    Family::histogram("c_seconds", "C", &[], plain(durations)),
-                ];
-                prop_assert_eq!(write(&families), encoded(families));
-            }
-        }
+        assert_eq!(text(&families(&table, &())), expected);
     }
 }
