@@ -50,7 +50,7 @@ use crate::tasks::events::Events;
 use crate::tasks::history::HistoryRecorder;
 use crate::tasks::kill_log::KillLog;
 use crate::tasks::policy::{self, PolicyTask};
-use crate::tasks::{aggregator_log, promotions, rollout_log};
+use crate::tasks::{journal, promotions};
 
 pub use crate::prometheus::http_client_builder;
 
@@ -216,7 +216,7 @@ impl Controller {
         .with_decisions_per_s_max(args.decisions_per_s_max);
         // Learned limits are part of what a changed policy is judged by.
         let recorder = HistoryRecorder::open(&args.state_dir, &mut brain);
-        brain.record_promotions_first();
+        brain.rollouts.ready = Some(Vec::new());
         let current = policy.hash();
         let unrecorded = policy::offer_at_start(&mut brain, &policy, &files, &audit);
         if let Some((number, durable)) = brain.unsaved() {
@@ -235,11 +235,11 @@ impl Controller {
         tracing::info!(epoch = brain.durable().epoch.0, policy = %brain.policy().hash(), "epoch begins");
         let mut kill_log = KillLog::default();
         kill_log.on(brain.durable(), |_| None);
-        rollout_log::stages(None, &brain);
+        policy::log_stages(None, &brain);
         let mut events = Events::default();
         events.ports = Ports::new(args.pending_max);
         let brain = Shared::new(brain);
-        events.on_policy_read(tasks::unix_s());
+        events.with(|counts| counts.policy_read_s = tasks::unix_s());
         let policy = PolicyTask {
             brain: brain.clone(),
             files,
@@ -277,30 +277,20 @@ impl Controller {
         // The end of either server stops all tasks.
         let stop = shutdown.child_token();
         let _stops_the_tasks = stop.clone().drop_guard();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(tasks::tick(self.brain.clone())));
-        tokio::spawn(
-            stop.clone()
-                .run_until_cancelled_owned(rollout_log::follow(self.brain.clone(), self.audit.clone())),
-        );
-        tokio::spawn(
-            stop.clone().run_until_cancelled_owned(promotions::run(self.brain.clone(), self.audit.clone())),
-        );
-        tokio::spawn(self.audit.clone().run(stop.clone()));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(aggregator_log::follow(self.brain.clone())));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(self.policy.run()));
-        let save = move |durable: &DurableState| self.store.save(durable);
-        tokio::spawn(tasks::save::run(
-            self.brain.clone(),
-            save,
-            self.kill_log,
-            self.audit.clone(),
-            stop.clone(),
-        ));
-        tokio::spawn(self.recorder.clone().run(self.brain.clone(), stop.clone()));
+        let (brain, audit) = (&self.brain, &self.audit);
+        spawn(&stop, tasks::tick(brain.clone()));
+        spawn(&stop, journal::follow(brain.clone(), audit.clone()));
+        spawn(&stop, promotions::run(brain.clone(), audit.clone()));
+        spawn(&stop, self.policy.run());
+        spawn(&stop, self.recorder.clone().run(brain.clone()));
+        spawn(&stop, self.security.clone().follow());
         let queries =
-            QueryTask { brain: self.brain.clone(), events: self.events.clone(), every: self.query_every };
-        tokio::spawn(queries.run(stop.clone()));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(self.security.clone().follow()));
+            QueryTask { brain: brain.clone(), events: self.events.clone(), every: self.query_every };
+        spawn(&stop, queries.run());
+        // These end by themselves, so that no write is cut short.
+        tokio::spawn(audit.clone().run(stop.clone()));
+        let save = move |durable: &DurableState| self.store.save(durable);
+        tokio::spawn(tasks::save::run(brain.clone(), save, self.kill_log, audit.clone(), stop.clone()));
         let parent =
             ParentService::new(self.brain.clone(), stop.clone(), self.events.rejected_streams.clone());
         let parent = match self.security.certificates() {
@@ -340,6 +330,11 @@ fn saved_policy(durable: &DurableState) -> Option<Arc<Policy>> {
             None
         }
     }
+}
+
+/// Spawns a task that is dropped once `stop` is cancelled.
+fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(stop.clone().run_until_cancelled_owned(task));
 }
 
 /// Returns bytes from the random source of the system.

@@ -51,28 +51,6 @@ pub fn stopped_at_panic<T: Send + 'static>(
     })
 }
 
-/// Runs a test in a process of its own. A stopped thread keeps the lock of the panic hook, for which the process of
-/// all tests would wait at its end.
-///
-/// # Errors
-/// When no process can be started.
-///
-/// # Panics
-/// When the test fails.
-#[cfg(any(test, feature = "testing"))]
-pub fn alone(module: &str, test: &str, check: fn()) -> io::Result<()> {
-    const ALONE: &str = "PLIMSOLL_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        let failed = panic::catch_unwind(check).is_err();
-        std::process::exit(i32::from(failed));
-    }
-    let name = module.split_once("::").map_or_else(|| test.to_owned(), |(_, path)| format!("{path}::{test}"));
-    let mut process = std::process::Command::new(std::env::current_exe()?);
-    let status = process.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").status()?;
-    assert!(status.success(), "{name}: {status}");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,17 +64,26 @@ mod tests {
         }
     }
 
-    #[test]
-    fn value_is_returned_and_a_panic_does_not_unwind() {
-        alone(
-            module_path!(),
-            "value_is_returned_and_a_panic_does_not_unwind",
-            check_value_is_returned_and_a_panic_does_not_unwind,
-        )
-        .unwrap();
+    /// Runs a test in a process of its own. A stopped thread keeps the lock of the panic hook, for which the process of
+    /// all tests would wait at its end.
+    fn alone(name: &str, check: fn()) {
+        const ALONE: &str = "PLIMSOLL_TEST_ALONE";
+        if std::env::var_os(ALONE).is_some() {
+            let failed = panic::catch_unwind(check).is_err();
+            std::process::exit(i32::from(failed));
+        }
+        let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = format!("panics::tests::{name}");
+        let status = process.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").status().unwrap();
+        assert!(status.success(), "{name}: {status}");
     }
 
-    fn check_value_is_returned_and_a_panic_does_not_unwind() {
+    #[test]
+    fn value_is_returned_and_a_panic_does_not_unwind() {
+        alone("value_is_returned_and_a_panic_does_not_unwind", check_value_and_panic);
+    }
+
+    fn check_value_and_panic() {
         assert_eq!(stopped_at_panic("test", || 7).unwrap(), Ok(7));
         let panicked = stopped_at_panic("test", || {
             let _twice = Twice;

@@ -1,16 +1,16 @@
 //! Aggregators on the admin port: operators forget one that does not return.
 
 use axum::extract::State;
-use axum::http::{Method, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::Method;
+use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::{JsonBody, error_response};
+use plimsoll_admin::body::JsonBody;
 use plimsoll_core::names::{Name, Zone};
 use serde::{Deserialize, Serialize};
 
-use crate::admin::Commands;
-use crate::audit::{Actor, Entry};
+use crate::admin::{Answer, Commands, conflict, invalid};
+use crate::audit::Entry;
 use crate::brain::ForgetError;
 
 /// The route that forgets an aggregator.
@@ -44,18 +44,15 @@ async fn forget(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Forget>,
-) -> Response {
-    match commands.brain.with(|brain, _| brain.forget(&asked.aggregator)) {
-        Ok((zone, name)) => {
-            tracing::warn!(%zone, aggregator = %name, "aggregator forgotten by command: its share is free");
-            let (before, after) = ("known".to_owned(), "forgotten".to_owned());
-            let change =
-                Entry { what: format!("forget {}", asked.aggregator), before, after, why: String::new() };
-            let noted = commands.audit.note(Actor::from(&caller), change);
-            let saved = commands.in_effect(noted).await;
-            Json(Forgotten { zone, name, saved }).into_response()
-        }
-        Err(error @ ForgetError::Unknown { .. }) => error_response(StatusCode::BAD_REQUEST, error),
-        Err(error @ ForgetError::Connected(_)) => error_response(StatusCode::CONFLICT, error),
-    }
+) -> Answer {
+    let forgotten = commands.brain.with(|brain, _| brain.forget(&asked.aggregator));
+    let (zone, name) = forgotten.map_err(|error| match error {
+        ForgetError::Unknown { .. } => invalid(error),
+        ForgetError::Connected(_) => conflict(error),
+    })?;
+    tracing::warn!(%zone, aggregator = %name, "aggregator forgotten by command: its share is free");
+    let (before, after) = ("known".to_owned(), "forgotten".to_owned());
+    let change = Entry { what: format!("forget {}", asked.aggregator), before, after, why: String::new() };
+    let saved = commands.note(&caller, change).await;
+    Ok(Json(Forgotten { zone, name, saved }).into_response())
 }

@@ -1,8 +1,6 @@
 //! `/history` on the admin port: export and import of the history as CSV.
 
-use std::io;
-
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -16,14 +14,13 @@ use plimsoll_policy::learning::{Day, Filed, Minute};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::task::spawn_blocking;
 
-use crate::admin::Commands;
+use crate::admin::{Answer, Commands, internal, invalid, on_disk, streamed, unavailable};
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::history::csv::import::Import;
-use crate::history::csv::{self, HEADER};
+use crate::history::csv::{self, CsvError, HEADER};
 use crate::tasks::history::{HistoryRecorder, log_limits};
 use crate::tasks::unix_s;
 
@@ -90,52 +87,32 @@ pub(crate) fn routes(Commands { brain, audit }: Commands, recorder: HistoryRecor
         .with_state(RouteState { brain, audit, recorder })
 }
 
-async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Response {
+async fn export(State(shared): State<RouteState>, Query(query): Query<ExportQuery>) -> Answer {
     let minute = |text: Option<&String>, otherwise: i64| match text {
         None => Ok(Minute(otherwise)),
         Some(text) => UnixSeconds::parse(text).map(|time| Minute::of_unix(time.as_secs())),
     };
     let (Ok(from), Ok(to)) = (minute(query.from.as_ref(), i64::MIN), minute(query.to.as_ref(), i64::MAX))
     else {
-        return error_response(
-            StatusCode::BAD_REQUEST,
-            "from and to are points in time such as 2026-12-01T00:00:00Z",
-        );
+        return Err(invalid("from and to are points in time such as 2026-12-01T00:00:00Z"));
     };
     let names = query.buckets.iter().flat_map(|names| names.split(','));
-    let buckets: Vec<Bucket> = match names.map(Bucket::new).collect() {
-        Ok(buckets) => buckets,
-        Err(error) => return error_response(StatusCode::BAD_REQUEST, error),
-    };
+    let buckets: Vec<Bucket> = names.map(Bucket::new).collect::<Result<_, _>>().map_err(invalid)?;
     let days = move || shared.recorder.with_store(&shared.brain, |store| Ok((store.days()?, store.clone())));
-    let (days, store) = match tokio::task::spawn_blocking(days).await {
-        Ok(Ok(opened)) => opened,
-        Ok(Err(error)) => return error_response(StatusCode::SERVICE_UNAVAILABLE, error),
-        Err(error) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
-    };
-    let (sender, receiver) = mpsc::channel(2);
-    tokio::task::spawn_blocking(move || {
-        let send = |chunk: io::Result<String>| sender.blocking_send(chunk).map_err(io::Error::other);
-        let send_rows = || -> io::Result<()> {
-            send(Ok(format!("{HEADER}\n")))?;
-            for day in days.into_iter().filter(|day| (from.day()..=to.day()).contains(day)) {
-                let minutes = store.read_day(day)?.0;
-                for some in minutes.chunks(MINUTES_PER_CHUNK) {
-                    let mut rows = String::new();
-                    let wanted = some.iter().filter(|minute| (from..to).contains(&minute.minute));
-                    wanted.for_each(|minute| csv::append(&mut rows, minute, &buckets));
-                    send(Ok(rows))?;
-                }
+    let (days, store) = on_disk("the history", days).await?.map_err(unavailable)?;
+    let body = streamed(move |send| {
+        send(format!("{HEADER}\n"))?;
+        for day in days.into_iter().filter(|day| (from.day()..=to.day()).contains(day)) {
+            for some in store.read_day(day)?.0.chunks(MINUTES_PER_CHUNK) {
+                let mut rows = String::new();
+                let wanted = some.iter().filter(|minute| (from..to).contains(&minute.minute));
+                wanted.for_each(|minute| csv::append(&mut rows, minute, &buckets));
+                send(rows)?;
             }
-            Ok(())
-        };
-        // An error ends the connection, so that the client does not take the rows before it for all.
-        if let Err(error) = send_rows() {
-            let _ = send(Err(error));
         }
+        Ok(())
     });
-    let csv = [(header::CONTENT_TYPE, "text/csv; charset=utf-8")];
-    (csv, Body::from_stream(ReceiverStream::new(receiver))).into_response()
+    Ok(([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], body).into_response())
 }
 
 async fn import(
@@ -144,34 +121,24 @@ async fn import(
     Query(query): Query<ImportQuery>,
     headers: HeaderMap,
     body: Bytes,
-) -> Response {
+) -> Answer {
     // A form on a web page cannot send this type without a preflight request.
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/csv")) {
-        return error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv");
+        return Err(error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv"));
     }
-    let imported =
-        tokio::task::spawn_blocking(move || add_days(&shared, &caller, query.replace, &body)).await;
-    match imported {
-        Ok(Ok(imported)) => Json(imported).into_response(),
-        Ok(Err((status, reason))) => (status, Json(reason)).into_response(),
-        Err(error) => error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
-    }
+    let added = spawn_blocking(move || add_days(&shared, &caller, query.replace, &body)).await;
+    added.map_err(internal)?.map(|imported| Json(imported).into_response())
 }
 
-fn add_days(
-    shared: &RouteState,
-    caller: &Caller,
-    replace: bool,
-    body: &[u8],
-) -> Result<Imported, (StatusCode, ErrorBody)> {
-    let reject = |status, error: String, line| (status, ErrorBody { error, line });
-    let text = std::str::from_utf8(body)
-        .map_err(|error| reject(StatusCode::BAD_REQUEST, error.to_string(), None))?;
+fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) -> Result<Imported, Response> {
+    let text = std::str::from_utf8(body).map_err(invalid)?;
     let policy = shared.brain.with(|brain, _| brain.policy().clone());
     let today = Minute::of_unix(unix_s()).day();
-    let import = Import::parse(text, &policy, today)
-        .map_err(|error| reject(StatusCode::BAD_REQUEST, error.reason, Some(error.line)))?;
+    let import = Import::parse(text, &policy, today).map_err(|CsvError { line, reason }| {
+        let body = ErrorBody { error: reason, line: Some(line) };
+        (StatusCode::BAD_REQUEST, Json(body)).into_response()
+    })?;
     let days = import.days();
     let change = Entry {
         what: "history import".to_owned(),
@@ -185,22 +152,21 @@ fn add_days(
         .to_owned(),
     };
     let recording = shared.audit.record(Actor::from(caller), change);
-    let logged = Handle::current()
-        .block_on(recording)
-        .map_err(|error| reject(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None))?;
+    let logged = Handle::current().block_on(recording).map_err(unavailable)?;
     // Saved first: nothing is learned from days that a restart would lose.
+    let full = |error: String| error_response(StatusCode::INSUFFICIENT_STORAGE, error);
     let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(&import.minutes, replace));
     if let Err(error) = saved {
-        logged.refused(&error.to_string());
-        return Err(reject(StatusCode::INSUFFICIENT_STORAGE, error.to_string(), None));
+        logged.refused(&error);
+        return Err(full(error.to_string()));
     }
     let (filed, closed, changes) = shared.brain.with(|brain, _| brain.import_history(&days, today, replace));
     log_limits(&changes);
     shared.brain.notify();
     if let Some(closed) = closed {
-        shared.recorder.with_store(&shared.brain, |store| store.write_closed(&closed)).map_err(|error| {
-            let error = format!("the import is in force, but the next restart loses it: {error}");
-            reject(StatusCode::INSUFFICIENT_STORAGE, error, None)
+        let saved = shared.recorder.with_store(&shared.brain, |store| store.write_closed(&closed));
+        saved.map_err(|error| {
+            full(format!("the import is in force, but the next restart loses it: {error}"))
         })?;
     }
     let day = |day: Day| UnixSeconds::from_secs(day.first_minute().as_unix()).to_string()[..10].to_owned();

@@ -1,11 +1,11 @@
 //! The kill switch at the admin port of a controller.
 
 use axum::extract::State;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::{JsonBody, error_response};
+use plimsoll_admin::body::JsonBody;
 use plimsoll_admin::drill;
 use plimsoll_admin::kill_api::{
     Claimed, DRILL, DrillOrder, KillEnded, KillOff, KillOn, KillOrder, KillState, KillStatus, OFF, ON,
@@ -17,7 +17,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_proto::shared::Shared;
 
-use crate::admin::{BrainState, Commands, in_effect, not_logged, to_the_end};
+use crate::admin::{Answer, BrainState, Commands, conflict, in_effect, invalid, to_the_end, unavailable};
 use crate::audit::{Actor, Entry};
 use crate::brain::{Brain, display};
 use crate::state::Command;
@@ -38,15 +38,12 @@ async fn kill(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOn>,
-) -> Response {
+) -> Answer {
     if order.ttl_s.is_some_and(|ttl| ttl == 0 || ttl > TTL_MAX_S) {
-        let reason = format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds");
-        return error_response(StatusCode::BAD_REQUEST, reason);
+        return Err(invalid(format_args!("ttl_s: must be from 1 to {TTL_MAX_S} seconds")));
     }
     let brain = &commands.brain;
-    if let Some(refused) = refuse_unknown(brain, order.bucket.as_ref()) {
-        return refused;
-    }
+    check_known(brain, order.bucket.as_ref())?;
     let now_s = unix_s();
     let until_s = order.ttl_s.map(|ttl| now_s.saturating_add(i64::try_from(ttl).unwrap_or(i64::MAX)));
     let scope = Scope::from(order.bucket);
@@ -63,32 +60,23 @@ async fn kill(
     let killed = brain.with(|brain, _| {
         let before = describe(brain.durable(), &scope);
         brain.on_kill(&scope, command)?;
-        Ok((before, describe(brain.durable(), &scope)))
+        Ok::<_, KilledBucketsFull>((before, describe(brain.durable(), &scope)))
     });
-    let (before, mut after) = match killed {
-        Ok(change) => change,
-        Err(full) => {
-            let full: KilledBucketsFull = full;
-            return error_response(StatusCode::CONFLICT, full);
-        }
-    };
+    let (before, mut after) = killed.map_err(conflict)?;
     if let Some(until_s) = until_s {
         after = format!("{after}, until {}", UnixSeconds::from_secs(until_s));
     }
     let change = Entry { what: format!("kill on {scope}"), before, after, why };
-    let noted = commands.audit.note(Actor::from(&caller), change);
-    commands.in_effect(noted).await;
-    Json(brain.with(kill_status)).into_response()
+    commands.note(&caller, change).await;
+    Ok(Json(brain.with(kill_status)).into_response())
 }
 
 async fn end_kill(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(order): JsonBody<KillOff>,
-) -> Response {
-    if let Some(refused) = refuse_unknown(&commands.brain, order.bucket.as_ref()) {
-        return refused;
-    }
+) -> Answer {
+    check_known(&commands.brain, order.bucket.as_ref())?;
     to_the_end(async move {
         let Commands { brain, audit } = commands;
         let scope = Scope::from(order.bucket);
@@ -99,14 +87,13 @@ async fn end_kill(
             after: "off".to_owned(),
             why: reason.clone().unwrap_or_default(),
         };
-        if let Err(error) = audit.record(Actor::from(&caller), change).await {
-            return not_logged(error);
-        }
+        // The kill ends once that is recorded.
+        let _recorded = audit.record(Actor::from(&caller), change).await.map_err(unavailable)?;
         let (ended, passed) = brain.with(|brain, now| brain.on_kill_ends(now, &scope));
         let by = caller.by(order.by).map(|text| text.to_string());
         tracing::warn!(%scope, ended, passed, reason, by, "end of a kill ordered by command");
         in_effect(&brain).await;
-        Json(KillEnded { ended, passed, status: brain.with(kill_status) }).into_response()
+        Ok(Json(KillEnded { ended, passed, status: brain.with(kill_status) }).into_response())
     })
     .await
 }
@@ -122,15 +109,16 @@ async fn run_drill(
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }
 
-/// Returns the answer to an order for a bucket that is neither known nor was ever killed.
-fn refuse_unknown(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Option<Response> {
-    let bucket = bucket?;
+/// Refuses an order for a bucket that is neither known nor was ever killed.
+fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Result<(), Response> {
+    let Some(bucket) = bucket else { return Ok(()) };
     brain.with(|brain, _| {
         let scope = Scope::Bucket(bucket.clone());
         let is_killed = brain.kills().bucket(bucket).max(brain.kill_claims().highest(&scope)).0 > 0;
-        let is_known = brain.knows(bucket) || is_killed;
-        let known = || brain.known_buckets().map(Bucket::as_str);
-        (!is_known).then(|| error_response(StatusCode::BAD_REQUEST, unknown_bucket(bucket, known())))
+        if brain.knows(bucket) || is_killed {
+            return Ok(());
+        }
+        Err(invalid(unknown_bucket(bucket, brain.known_buckets().map(Bucket::as_str))))
     })
 }
 

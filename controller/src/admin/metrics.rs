@@ -28,7 +28,8 @@ pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> V
         let status = Status::of(brain, now);
         let figures = status.buckets.iter().map(|(name, bucket)| (name.to_string(), bucket.admissions));
         let admissions = families(&ADMISSIONS, &figures.collect::<BucketFigures>());
-        let source = Source { brain, status, events: events.counts(), audit: &commands.audit, now };
+        let source =
+            Source { brain, status, events: events.with(|counts| *counts), audit: &commands.audit, now };
         [families(&table(), &source), admissions].concat()
     });
     [
@@ -175,27 +176,27 @@ fn of_counts_and_disks<'a>() -> Vec<M<'a>> {
             "plimsoll_counts_unconfirmed_total",
             &[],
             "Requests that were not counted, because an earlier parent may have counted them.",
-            |s| one(s.brain.aggregators.unconfirmed),
+            |s| one(s.brain.downstream.aggregators.unconfirmed),
         ),
         M::counter(
             "plimsoll_counts_cut_total",
             &[],
             "Requests that were not counted, because those who reported them cannot have decided so many.",
-            |s| one(s.brain.aggregators.cut),
+            |s| one(s.brain.downstream.aggregators.cut),
         ),
         M::counter(
             "plimsoll_evidence_left_out_total",
             &[],
             "Requests in reports that are no evidence for a gate: late, of a bucket or mode that the child does not have, \
              above its weight, or without room.",
-            |s| one(s.brain.evidence_left_out()),
+            |s| one(s.brain.rollouts.weighing.left_out()),
         ),
         M::counter(
             "plimsoll_keys_rejected_total",
             &["reason"],
             "Keys and buckets that were not counted separately: `capacity` if there was no room.",
             |s| {
-                let rejected = s.brain.aggregators.rejected_keys + s.brain.buckets.no_room.count;
+                let rejected = s.brain.downstream.aggregators.rejected_keys + s.brain.buckets.no_room.count;
                 rows([(["capacity"], rejected)])
             },
         ),
@@ -254,7 +255,7 @@ fn of_limits<'a>() -> Vec<M<'a>> {
             "Last value of an extra gate, by entry of the policy; absent without a current answer.",
             |s| {
                 rows(s.brain.policy().entries().flat_map(|(entry, policy)| {
-                    let found = s.brain.evidence(s.now, &entry, &policy.rollout).queries.into_iter();
+                    let found = s.brain.rollouts.evidence(s.now, &entry, &policy.rollout).queries.into_iter();
                     found.filter_map(move |query| Some(([entry.clone(), query.name], query.value?)))
                 }))
             },

@@ -12,22 +12,27 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::{Body, Bytes};
 use axum::extract::{FromRef, State};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use plimsoll_admin::access::Routes;
+use plimsoll_admin::access::{Caller, Routes};
 use plimsoll_admin::body::error_response;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::stats::metrics::About;
 use plimsoll_proto::shared::Shared;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::admin::status::Status;
-use crate::audit::{AuditLog, NotLogged};
+use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::policy_file::PolicyFiles;
 use crate::tasks::events::Events;
@@ -53,23 +58,67 @@ impl FromRef<Commands> for Shared<Brain> {
 }
 
 impl Commands {
-    /// Waits until the orders given so far take effect, and until the noted change is on disk or the disk fails.
-    /// Returns true if the orders are saved.
-    async fn in_effect(&self, noted: u64) -> bool {
+    /// Records a change that was made. Waits until it takes effect, and until its line is on disk or the disk fails.
+    /// Returns true if it is saved.
+    async fn note(&self, caller: &Caller, change: Entry) -> bool {
+        let noted = self.audit.note(Actor::from(caller), change);
         let (saved, _) = tokio::join!(in_effect(&self.brain), timeout(TIMEOUT, self.audit.settled(noted)));
         saved
     }
 }
 
+/// The answer to a command, or to one that was refused.
+type Answer = Result<Response, Response>;
+
 /// Carries a command out to its end, even if the caller goes away after its line was written.
-async fn to_the_end(command: impl Future<Output = Response> + Send + 'static) -> Response {
-    let ended = tokio::spawn(command).await;
-    ended.unwrap_or_else(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
+async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> Answer {
+    tokio::spawn(command).await.unwrap_or_else(|error| Err(internal(error)))
 }
 
-/// The answer to a command that could not be recorded.
-fn not_logged(error: NotLogged) -> Response {
-    error_response(StatusCode::SERVICE_UNAVAILABLE, error)
+/// Runs `f`, which waits for the disk of `what`.
+///
+/// # Errors
+/// With an answer if the disk does not answer in time.
+async fn on_disk<T: Send + 'static>(
+    what: &str,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
+    let Ok(done) = timeout(TIMEOUT, spawn_blocking(f)).await else {
+        return Err(unavailable(format_args!("the disk of {what} does not answer")));
+    };
+    done.map_err(internal)
+}
+
+/// Answers with the chunks that `produce` sends. An error ends the connection, so that the client does not take the
+/// chunks before it for all.
+fn streamed<C: Into<Bytes> + Send + Sync + 'static>(
+    produce: impl FnOnce(&dyn Fn(C) -> io::Result<()>) -> io::Result<()> + Send + 'static,
+) -> Body {
+    let (sender, receiver) = mpsc::channel::<io::Result<C>>(2);
+    spawn_blocking(move || {
+        let send = |chunk| sender.blocking_send(chunk).map_err(io::Error::other);
+        if let Err(error) = produce(&|chunk| send(Ok(chunk))) {
+            let _ = send(Err(error));
+        }
+    });
+    Body::from_stream(ReceiverStream::new(receiver))
+}
+
+/// The answer while a disk, or the audit log, cannot be used.
+fn unavailable(reason: impl ToString) -> Response {
+    error_response(StatusCode::SERVICE_UNAVAILABLE, reason)
+}
+
+fn internal(error: impl ToString) -> Response {
+    error_response(StatusCode::INTERNAL_SERVER_ERROR, error)
+}
+
+fn invalid(reason: impl ToString) -> Response {
+    error_response(StatusCode::BAD_REQUEST, reason)
+}
+
+fn conflict(reason: impl ToString) -> Response {
+    error_response(StatusCode::CONFLICT, reason)
 }
 
 /// Returns the descriptions of all metrics. Not part of the API.

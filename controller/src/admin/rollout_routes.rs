@@ -2,27 +2,27 @@
 //! held policy.
 
 use axum::extract::State;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::{JsonBody, error_response};
+use plimsoll_admin::body::JsonBody;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_policy::{BucketPolicy, Difference, differences};
 use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 
-use crate::admin::{BrainState, Commands, TIMEOUT, in_effect, not_logged, to_the_end};
+use crate::admin::{
+    Answer, BrainState, Commands, conflict, in_effect, invalid, on_disk, to_the_end, unavailable,
+};
 use crate::audit::{Actor, Entry};
 use crate::brain::{AckError, Brain};
 use crate::policy_file::PolicyFiles;
 use crate::rollout::{RolloutError, reasons};
 use crate::state::{Change, Evidence};
-use crate::tasks::rollout_log::one_line;
+use crate::tasks::policy::one_line;
 
 /// The rollout of one entry of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,7 +154,7 @@ fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
     let status = |(entry, policy): (String, &BucketPolicy)| {
         let stage = *durable.stages.get(&entry)?;
         let judgement = brain.judgement(now, &entry, &policy.rollout);
-        let evidence = brain.evidence(now, &entry, &policy.rollout);
+        let evidence = brain.rollouts.evidence(now, &entry, &policy.rollout);
         let mut why = judgement.as_ref().map(reasons).unwrap_or_default();
         if judgement.is_some() {
             why.extend(evidence.notes(stage.stage));
@@ -185,26 +185,22 @@ async fn promote(
     State(Commands { brain, audit }): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(Promote { entry, to, force }): JsonBody<Promote>,
-) -> Response {
+) -> Answer {
     to_the_end(async move {
         let force = force.as_ref();
-        let planned = match brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force)) {
-            Ok(planned) => planned,
-            Err(error) => return refused(&error),
-        };
-        let logged = match audit.record(Actor::from(&caller), recorded("promote", &planned)).await {
-            Ok(logged) => logged,
-            Err(error) => return not_logged(error),
-        };
+        let planned = brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force));
+        let planned = planned.map_err(|error| refused(&error))?;
+        let change = Entry::of_change("promote", &planned);
+        let logged = audit.record(Actor::from(&caller), change).await.map_err(unavailable)?;
         // To the stage that was recorded, whatever has happened since.
         match brain.with(|brain, now| brain.promote(now, &entry, Some(planned.to), force)) {
             Ok(change) => {
                 let saved = in_effect(&brain).await;
-                done(&brain, Some(change), saved)
+                Ok(done(&brain, Some(change), saved))
             }
             Err(error) => {
                 logged.refused(&error);
-                refused(&error)
+                Err(refused(&error))
             }
         }
     })
@@ -215,27 +211,15 @@ async fn abort(
     State(commands): State<Commands>,
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Abort>,
-) -> Response {
+) -> Answer {
     let brain = &commands.brain;
-    match brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref())) {
-        Ok(None) => done(brain, None, in_effect(brain).await),
-        Ok(Some(change)) => {
-            let noted = commands.audit.note(Actor::from(&caller), recorded("abort", &change));
-            let saved = commands.in_effect(noted).await;
-            done(brain, Some(change), saved)
-        }
-        Err(error) => refused(&error),
-    }
-}
-
-/// The entry of a change of a stage for the audit log.
-fn recorded(command: &str, Change { entry, from, to, why, .. }: &Change) -> Entry {
-    Entry {
-        what: format!("{command} {entry}"),
-        before: from.map(|from| from.to_string()).unwrap_or_default(),
-        after: to.to_string(),
-        why: why.join("; "),
-    }
+    let change = brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref()));
+    let change = change.map_err(|error| refused(&error))?;
+    let saved = match &change {
+        None => in_effect(brain).await,
+        Some(change) => commands.note(&caller, Entry::of_change("abort", change)).await,
+    };
+    Ok(done(brain, change, saved))
 }
 
 async fn acknowledge(
@@ -243,38 +227,25 @@ async fn acknowledge(
     files: PolicyFiles,
     caller: Caller,
     asked: Ack,
-) -> Response {
-    let on_disk = match timeout(TIMEOUT, spawn_blocking(move || files.hash())).await {
-        Ok(Ok(Ok(hash))) => hash,
-        Ok(Ok(Err(error))) => return error_response(StatusCode::CONFLICT, error),
-        Ok(Err(error)) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
-        Err(_) => {
-            return error_response(StatusCode::SERVICE_UNAVAILABLE, "the disk of the policy does not answer");
-        }
-    };
+) -> Answer {
+    let on_disk = on_disk("the policy", move || files.hash()).await?.map_err(conflict)?;
     let planned = brain.with(|brain, _| {
-        let policy = brain.preview_acknowledged(&asked.hash, on_disk)?;
+        let policy = brain.policies.acknowledged(&asked.hash, on_disk)?;
         let why = one_line(&differences(brain.policy(), &policy));
         let (before, after) = (brain.policy().hash().to_string(), policy.hash().to_string());
         Ok::<_, AckError>(Entry { what: "apply".to_owned(), before, after, why })
     });
-    let planned = match planned {
-        Ok(planned) => planned,
-        Err(error) => return error_response(StatusCode::CONFLICT, error),
-    };
-    let logged = match audit.record(Actor::from(&caller), planned).await {
-        Ok(logged) => logged,
-        Err(error) => return not_logged(error),
-    };
+    let planned = planned.map_err(conflict)?;
+    let logged = audit.record(Actor::from(&caller), planned).await.map_err(unavailable)?;
     match brain.with(|brain, _| brain.acknowledge(&asked.hash, on_disk)) {
         Ok(hash) => {
             tracing::info!(policy = %hash, "held policy acknowledged and in force");
             in_effect(&brain).await;
-            Json(brain.with(|brain, _| Policies::of(brain))).into_response()
+            Ok(Json(brain.with(|brain, _| Policies::of(brain))).into_response())
         }
         Err(error) => {
             logged.refused(&error);
-            error_response(StatusCode::CONFLICT, error)
+            Err(conflict(error))
         }
     }
 }
@@ -289,6 +260,5 @@ fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response 
 
 fn refused(error: &RolloutError) -> Response {
     let is_unknown = matches!(error, RolloutError::Unknown { .. });
-    let status = if is_unknown { StatusCode::BAD_REQUEST } else { StatusCode::CONFLICT };
-    error_response(status, error)
+    if is_unknown { invalid(error) } else { conflict(error) }
 }

@@ -7,7 +7,7 @@ use plimsoll_admin::access::{Caller, Routes};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Commands;
-use crate::audit::{Actor, Entry};
+use crate::audit::Entry;
 
 /// The route that acknowledges the loss of the state.
 pub const ACKNOWLEDGE_LOSS: &str = "/state/acknowledge-loss";
@@ -36,7 +36,6 @@ async fn acknowledge(
         before: loss.clone().unwrap_or_default(),
         ..Entry::default()
     };
-    let noted = commands.audit.note(Actor::from(&caller), change);
-    let saved = commands.in_effect(noted).await;
+    let saved = commands.note(&caller, change).await;
     Json(Acknowledged { loss, saved })
 }

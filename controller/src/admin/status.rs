@@ -246,7 +246,7 @@ impl Status {
     #[must_use]
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
-        let unapplied = brain.sessions.unapplied();
+        let unapplied = brain.downstream.sessions.unapplied();
         let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
         for protected in brain.buckets.as_slice() {
             let stage = protected.entry.as_ref().and_then(|entry| durable.stages.get(entry));
@@ -271,7 +271,7 @@ impl Status {
                 latency_unreported: protected
                     .entry
                     .as_ref()
-                    .is_some_and(|entry| brain.is_latency_unreported(entry)),
+                    .is_some_and(|entry| brain.rollouts.is_latency_unreported(entry)),
                 pending_mode: stage.and_then(|stage| stage.pending),
                 balance: protected.balance.tokens(),
                 released_rps: protected
@@ -302,7 +302,7 @@ impl Status {
         }
         Self {
             epoch: durable.epoch.0,
-            instance: format!("{:?}", brain.sessions.own()),
+            instance: format!("{:?}", brain.downstream.sessions.own()),
             lost_lead: brain
                 .leadership
                 .lost()
@@ -317,9 +317,14 @@ impl Status {
             kill_claims: Claimed::list(brain.kill_claims()),
             unprotected: brain.buckets.no_room.iter().map(|(bucket, _)| bucket.clone()).collect(),
             unlisted: UnlistedStatus::list(brain, now),
-            leading: brain.takeover.leading,
+            leading: brain.downstream.takeover.leading,
             state_lost: durable.loss.clone(),
-            clients: brain.sessions.connected().map(|child| child.clients).fold(0, u32::saturating_add),
+            clients: brain
+                .downstream
+                .sessions
+                .connected()
+                .map(|child| child.clients)
+                .fold(0, u32::saturating_add),
             state_unsaved: brain.pending_saves.failure.clone(),
             buckets,
             aggregators: aggregators(brain, now),
@@ -370,9 +375,9 @@ fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
 fn aggregators(brain: &Brain, now: MonoTime) -> Vec<AggregatorStatus> {
     let (durable, stale) = (brain.durable(), brain.stale_aggregators());
     let status = |place: &Place| {
-        let mut sessions = brain.sessions.iter();
+        let mut sessions = brain.downstream.sessions.iter();
         let child = sessions.find(|child| child.identity.zone == place.0 && child.identity.name == place.1);
-        let registered = brain.aggregators.get(place);
+        let registered = brain.downstream.aggregators.get(place);
         let expired = durable.expired.iter().find(|expired| expired.is_at(place));
         let last_report = expired.map(|expired| expired.age_s(brain.unix_s()) as f64);
         let last_report_s = last_report.unwrap_or_else(|| brain.silence(place).as_secs_f64());

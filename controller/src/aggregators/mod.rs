@@ -13,12 +13,17 @@ use plimsoll_core::directive::Board;
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, KeyId, Name, Zone};
 use plimsoll_core::quantity::{MonoTime, Rate};
-use plimsoll_core::report::{Entered, InstanceId, Report};
+use plimsoll_core::report::{Entered, Identity, InstanceId, Report};
 
 pub(crate) use self::aggregator::{Activity, Aggregator};
 
 /// The zone and the stable name of an aggregator. A restarted aggregator keeps both.
 pub(crate) type Place = (Zone, Name);
+
+/// Returns the place of an aggregator.
+pub(crate) fn place_of(identity: &Identity) -> Place {
+    (identity.zone.clone(), identity.name.clone())
+}
 
 /// All aggregators that are connected or whose traffic still counts.
 #[derive(Debug, Default)]

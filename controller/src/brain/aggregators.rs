@@ -50,7 +50,7 @@ impl Brain {
     /// hexadecimal digits as in the state.
     pub(crate) fn aggregator_of(&self, instance: &str) -> Option<String> {
         let instance = InstanceId(u128::from_str_radix(instance, 16).ok()?);
-        self.aggregators.place_of(instance).map(display)
+        self.downstream.aggregators.place_of(instance).map(display)
     }
 
     /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
@@ -60,11 +60,11 @@ impl Brain {
         self.pending_saves.note_wanted(!expired.is_empty());
         let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
         let mut gone = Vec::new();
-        if !kept && self.takeover.has_waited(self.progress.now()) {
-            let missing = self.durable.children.iter().filter(|place| !self.aggregators.contains(place));
+        if !kept && self.downstream.takeover.has_waited(self.clock.progress.now()) {
+            let missing = self.durable.children.iter().filter(|place| !self.downstream.aggregators.contains(place));
             gone.extend(missing.cloned());
         }
-        gone.extend(self.aggregators.remove_absent(kept));
+        gone.extend(self.downstream.aggregators.remove_absent(kept));
         for place in gone {
             let silent_s = i64::try_from(self.silence(&place).as_secs()).unwrap_or(i64::MAX);
             let released: Vec<(Bucket, Rate)> =
@@ -86,13 +86,13 @@ impl Brain {
     /// Removes an aggregator for good: it left in good order, or an operator knows that it does not return.
     /// What is still held for it is free at once.
     pub(super) fn dismiss(&mut self, place: &Place) {
-        let sessions = self.sessions.iter().filter(|child| is_at(&child.identity, place));
+        let sessions = self.downstream.sessions.iter().filter(|child| is_at(&child.identity, place));
         let instances: Vec<_> = sessions.map(|child| child.identity.instance).collect();
-        instances.into_iter().for_each(|instance| self.sessions.remove(instance));
-        self.liveness.leave(place);
-        self.aggregators.leave(place);
+        instances.into_iter().for_each(|instance| self.downstream.sessions.remove(instance));
+        self.downstream.liveness.leave(place);
+        self.downstream.aggregators.leave(place);
         self.remove_aggregator(place);
-        self.takeover.expected = self.expected_aggregators();
+        self.downstream.takeover.expected = self.expected_aggregators();
         let was_expired = self.durable.expired.remove(place);
         // The command that forgets it is answered once this is saved.
         self.pending_saves.note_change(was_expired);
@@ -110,7 +110,7 @@ impl Brain {
             let nearest = nearest(given, known.iter().map(String::as_str)).map(str::to_owned);
             return Err(ForgetError::Unknown { given: given.to_owned(), nearest });
         };
-        if self.sessions.connected().any(|child| is_at(&child.identity, place)) {
+        if self.downstream.sessions.connected().any(|child| is_at(&child.identity, place)) {
             return Err(ForgetError::Connected(given.to_owned()));
         }
         self.dismiss(place);
@@ -119,35 +119,35 @@ impl Brain {
 
     /// Every aggregator that reported, is waited for after a restart, or has expired.
     pub(crate) fn known_aggregators(&self) -> BTreeSet<Place> {
-        let registered = self.aggregators.iter().map(|(place, _)| place);
-        let stale = self.liveness.places();
+        let registered = self.downstream.aggregators.iter().map(|(place, _)| place);
+        let stale = self.downstream.liveness.places();
         let known = registered.chain(&self.durable.children).chain(stale).cloned();
         known.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
     }
 
     /// The aggregators without a report for too long, expired ones included.
     pub(crate) fn stale_aggregators(&self) -> BTreeSet<Place> {
-        let stale = self.liveness.stale(self.progress.now()).map(|(place, _)| place.clone());
+        let stale = self.downstream.liveness.stale(self.clock.progress.now()).map(|(place, _)| place.clone());
         stale.chain(self.durable.expired.iter().map(|expired| expired.place())).collect()
     }
 
     /// The time of day in seconds since 1970 at the last tick; 0 before the first.
     pub(crate) fn unix_s(&self) -> i64 {
-        self.last_tick.unix_s.unwrap_or_default()
+        self.clock.unix_s.unwrap_or_default()
     }
 
     /// Returns true while two processes of this aggregator's name replace each other.
     pub(crate) fn has_name_conflict(&self, aggregator: &Aggregator) -> bool {
-        aggregator.has_name_conflict(self.progress.now())
+        aggregator.has_name_conflict(self.clock.progress.now())
     }
 
     /// The zone of the aggregator without a report for the longest time, if that is too long.
     pub(super) fn stalest(&self) -> Option<StaleZone> {
-        self.liveness.stalest(self.progress.now())
+        self.downstream.liveness.stalest(self.clock.progress.now())
     }
 
     /// The time since the last report of an aggregator that has not expired, without pauses of this process.
     pub(crate) fn silence(&self, place: &Place) -> Duration {
-        self.liveness.silence(self.progress.now(), place)
+        self.downstream.liveness.silence(self.clock.progress.now(), place)
     }
 }

@@ -6,6 +6,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_policy::{Difference, Policy, PolicyHash, Regime, differences, reasons_to_hold};
 
 use super::Brain;
+use super::traffic::TrafficRecord;
 use crate::bucket::Listing;
 use crate::state::DurableState;
 
@@ -70,6 +71,8 @@ pub(crate) struct Policies {
     pub(crate) held: Option<HeldPolicy>,
     /// Why the files as they are now were refused, if they were.
     pub(crate) refused: Option<String>,
+    /// The traffic of the last minutes, by which guardrails judge.
+    pub(super) traffic: TrafficRecord,
 }
 
 /// The comparison of an offered policy with the one in force.
@@ -86,8 +89,8 @@ pub(crate) enum Review {
 // === impl Policies ===
 
 impl Policies {
-    pub(super) const fn new(in_force: Arc<Policy>) -> Self {
-        Self { in_force, held: None, refused: None }
+    pub(super) const fn new(in_force: Arc<Policy>, traffic: TrafficRecord) -> Self {
+        Self { in_force, held: None, refused: None, traffic }
     }
 
     /// Compares an offered policy with the one in force. `reasons` returns the reasons to hold it back.
@@ -108,14 +111,14 @@ impl Policies {
 
     /// Puts a policy in force and drops the one held back.
     pub(super) fn replace(&mut self, policy: Arc<Policy>) {
-        *self = Self::new(policy);
+        (self.in_force, self.held, self.refused) = (policy, None, None);
     }
 
     /// The policy held back, if an operator acknowledges it by its hash, and the files are still the same.
     ///
     /// # Errors
     /// If no policy is held back, or another one, or if the files have changed.
-    pub(super) fn acknowledged(&self, hash: &str, on_disk: PolicyHash) -> Result<Arc<Policy>, AckError> {
+    pub(crate) fn acknowledged(&self, hash: &str, on_disk: PolicyHash) -> Result<Arc<Policy>, AckError> {
         let Some(HeldPolicy { policy, .. }) = &self.held else {
             return Err(AckError::Nothing { in_force: self.in_force.hash() });
         };
@@ -149,7 +152,7 @@ impl Brain {
     /// Puts the policy of the files in force, or holds it back if guardrails find a reason.
     pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
         self.policies.refused = None;
-        self.record_traffic(self.last_tick.at);
+        self.record_traffic(self.clock.at);
         let before = self.durable.clone();
         let offer = match self.policies.review(&policy, || self.reasons_to_hold(&policy)) {
             Review::Accepted => {
@@ -199,24 +202,12 @@ impl Brain {
             stage: &|entry| stage(&durable, entry),
         };
         // Before the first tick, boosts count as they did at the last tick before the restart.
-        let unix_s = self.last_tick.unix_s.or(self.durable.ticked_s).unwrap_or(i64::MIN);
-        let mut reasons = reasons_to_hold(&before, &after, self.traffic.moments(), unix_s);
+        let unix_s = self.clock.unix_s.or(self.durable.ticked_s).unwrap_or(i64::MIN);
+        let mut reasons = reasons_to_hold(&before, &after, self.policies.traffic.moments(), unix_s);
         if reasons.is_empty() && self.durable.held.as_ref() == Some(&offered.hash().to_string()) {
             reasons.push(HELD_BEFORE.to_owned());
         }
         reasons
-    }
-
-    /// Returns the policy that [`acknowledge`](Self::acknowledge) would put in force now.
-    ///
-    /// # Errors
-    /// As those of [`acknowledge`](Self::acknowledge).
-    pub(crate) fn preview_acknowledged(
-        &self,
-        hash: &str,
-        on_disk: PolicyHash,
-    ) -> Result<Arc<Policy>, AckError> {
-        self.policies.acknowledged(hash, on_disk)
     }
 
     /// Puts the policy that is held back in force, because an operator acknowledges it by its hash. `on_disk` is
@@ -238,7 +229,7 @@ impl Brain {
         let unix_s = self.durable.ticked_s.unwrap_or(i64::MIN);
         self.rollouts.on_edit(&mut self.durable, &self.policies.in_force, &policy, unix_s);
         // A promotion may be refused by this change before the next tick, and names its time.
-        if let Some(now_s) = self.last_tick.unix_s {
+        if let Some(now_s) = self.clock.unix_s {
             self.durable.stamp(now_s);
         }
         self.close_ended_stages();
@@ -269,7 +260,7 @@ impl Brain {
         }
         self.assign_holds();
         self.pending_saves.note_change(before != self.durable || self.pending_saves.is_untouched());
-        for child in self.sessions.iter_mut() {
+        for child in self.downstream.sessions.iter_mut() {
             policy.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
         }
     }
@@ -289,7 +280,7 @@ mod tests {
     #[test]
     fn held_policy_is_released_by_its_own_hash_and_only_as_it_is_on_disk() {
         let (good, low) = (policy(1_000, "on"), policy(100, "on"));
-        let mut policies = Policies::new(Arc::clone(&good));
+        let mut policies = Policies::new(Arc::clone(&good), TrafficRecord::default());
         let why = || vec!["a reason".to_owned()];
         assert!(matches!(policies.review(&policy(900, "on"), Vec::new), Review::Accepted));
         assert!(matches!(policies.review(&policy(100, "off"), why), Review::Accepted));

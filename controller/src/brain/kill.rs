@@ -1,15 +1,14 @@
 //! The kill switch and drills at the brain: operators' orders, kills reported by aggregators, and the
 //! aggregators that a drill waits for.
 
-use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
 use plimsoll_core::kill::{Claims, KillClaim, KilledBucketsFull, Kills, Scope};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 
-use super::Brain;
-use crate::aggregators::{Aggregators, Place};
+use super::{Brain, Downstream};
+use crate::aggregators::{Place, place_of};
 use crate::state::{Command, DurableState, Now};
 
 impl Brain {
@@ -39,8 +38,8 @@ impl Brain {
     /// The known aggregators without a stream, of which the controller does not know what was ordered there.
     pub(crate) fn aggregators_away(&self) -> impl Iterator<Item = Place> {
         let mut away = self.known_aggregators();
-        for child in self.sessions.connected() {
-            away.remove(&(child.identity.zone.clone(), child.identity.name.clone()));
+        for child in self.downstream.sessions.connected() {
+            away.remove(&place_of(&child.identity));
         }
         away.into_iter()
     }
@@ -64,12 +63,12 @@ impl Brain {
 
     /// The number of connected clients that are killed locally, as their aggregators report them.
     pub(crate) fn killed_locally(&self) -> u32 {
-        self.sessions.connected().map(|child| child.killed_locally).fold(0, u32::saturating_add)
+        self.downstream.sessions.connected().map(|child| child.killed_locally).fold(0, u32::saturating_add)
     }
 
     /// Begins a drill among the aggregators.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
-        self.kills.begin_drill(now, None, due_children(&self.sessions, &self.aggregators))
+        self.kills.begin_drill(now, None, due_children(&self.downstream))
     }
 
     /// The confirmations of the latest drill.
@@ -80,7 +79,7 @@ impl Brain {
 
     /// Joins a drill that began at an aggregator. Returns true if it is later than the latest one.
     pub(super) fn join_drill(&mut self, now: MonoTime, drill: Drill) -> bool {
-        self.kills.on_drill(now, drill, None, due_children(&self.sessions, &self.aggregators))
+        self.kills.on_drill(now, drill, None, due_children(&self.downstream))
     }
 
     /// Ends the commands whose time to live is over.
@@ -96,7 +95,7 @@ impl Brain {
     pub(super) fn learn_kills(&mut self, now: MonoTime, child: &Identity, report: &Report) -> bool {
         let (evidence, time) = (self.recovers(now), self.time(now));
         let changed = self.durable.on_report(report, evidence, time, &self.policies.in_force);
-        let place = (child.zone.clone(), child.name.clone());
+        let place = place_of(child);
         let changed = self.recover(now, &place, report) || changed;
         self.on_kill_change(changed);
         self.note_claims(now, child, report);
@@ -128,7 +127,7 @@ impl Brain {
     }
 
     const fn time(&self, now: MonoTime) -> Now {
-        Now { at: now, unix_s: self.last_tick.unix_s }
+        Now { at: now, unix_s: self.clock.unix_s }
     }
 
     /// Updates the generations that aggregators are sent from the durable state, before directives are
@@ -146,7 +145,7 @@ impl Brain {
         }
         let durable = &self.durable;
         let claims = self.kills.claims_mut();
-        claims.prune(self.last_tick.at);
+        claims.prune(self.clock.at);
         claims.settle(|scope| durable.generation(scope));
     }
 
@@ -160,13 +159,10 @@ impl Brain {
 }
 
 /// The connected aggregators, as a drill waits for them.
-fn due_children(
-    sessions: &Sessions,
-    aggregators: &Aggregators,
-) -> impl Iterator<Item = (InstanceId, DueChild)> {
-    sessions.connected().map(|child| {
-        let place = (child.identity.zone.clone(), child.identity.name.clone());
-        let clients = aggregators.clients(&place).map_or(1, u64::from);
+fn due_children(downstream: &Downstream) -> impl Iterator<Item = (InstanceId, DueChild)> {
+    downstream.sessions.connected().map(|child| {
+        let place = place_of(&child.identity);
+        let clients = downstream.aggregators.clients(&place).map_or(1, u64::from);
         (child.identity.instance, DueChild { zone: place.0, role: Role::Aggregator, clients })
     })
 }

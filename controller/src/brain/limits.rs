@@ -199,35 +199,3 @@ impl Brain {
         changes
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
-
-    fn policy(limit: &str) -> Policy {
-        let text = format!("buckets: {{ api: {{ limit: {limit} }} }}\n");
-        let policy = Source { name: "policy.yaml", text: &text };
-        Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
-    }
-
-    fn rate(per_second: f64) -> Rate {
-        Rate::new(per_second).unwrap()
-    }
-
-    #[test]
-    fn queried_limit_is_clamped_to_the_bounds_of_the_policy_in_force() {
-        let bucket = Bucket::new("api").unwrap();
-        let queried = policy("{ prometheus: { url: http://p, query: q, max: 500 } }");
-        let mut limits = Limits::default();
-        assert_eq!(limits.of(&queried, &bucket), Limit::Unknown);
-        let saved = [("http://p", "q", 900.0), ("http://p", "another", 1.0)]
-            .map(|(url, query, value)| ((url.to_owned(), query.to_owned()), rate(value)));
-        limits.restore_answers(MonoTime::ZERO, saved, &queried);
-        assert_eq!(limits.of(&queried, &bucket), Limit::PerSecond(rate(500.0)));
-        assert_eq!(limits.answers.len(), 1, "the policy has no other query");
-        assert_eq!(limits.of(&policy("700"), &bucket), Limit::PerSecond(rate(700.0)));
-        limits.on_policy(&policy("700"));
-        assert_eq!(limits.of(&queried, &bucket), Limit::Unknown, "the policy dropped the query");
-    }
-}

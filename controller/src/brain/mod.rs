@@ -2,12 +2,11 @@
 //! and the modules around it read files, serve ports and save.
 //!
 //! `Brain` itself only sequences its parts. Each part owns one concern:
-//! * `Policies`: the policy in force, and the one that guardrails hold back.
-//! * `TrafficRecord`: the traffic of the last minutes, by which guardrails judge.
+//! * `Policies`: the policy in force, the one that guardrails hold back, and the traffic of the last minutes, by which
+//!   they judge.
 //! * `DurableState` and `PendingSaves`: the state that outlives a restart, and how much of it is saved.
-//! * `Sessions`: the streams of aggregators, and the counts already taken from each.
-//! * `Aggregators`, `Takeover` and `Liveness`: the rates of each aggregator and what it is sent, which of
-//!   them are sent rates after a start, and which have not reported for too long.
+//! * `Downstream`: the streams of aggregators and the counts already taken from each, the rates of each aggregator and what
+//!   it is sent, which of them are sent rates after a start, and which have not reported for too long.
 //! * `Leadership`: whether this controller leads, and other controllers that aggregators name.
 //! * `Keys` and `Buckets`: the counts of each key, and the law of each bucket.
 //! * `Limits`: limits that are learned or queried.
@@ -43,7 +42,6 @@ use self::held_policy::Policies;
 use self::keys::Keys;
 use self::limits::Limits;
 use self::pending_saves::PendingSaves;
-use self::rollout::Recovery;
 use self::traffic::TrafficRecord;
 use crate::aggregators::Aggregators;
 use crate::aggregators::leadership::Leadership;
@@ -56,6 +54,7 @@ use crate::state::DurableState;
 pub(crate) use self::aggregators::{ForgetError, display};
 pub(crate) use self::held_policy::{AckError, Offer};
 pub(crate) use self::limits::{LimitAnswer, LimitChange};
+pub(crate) use self::rollout::Recovery;
 
 /// Aggregators at most, including remembered ones that are away.
 const CHILDREN_MAX: usize = 1_000;
@@ -66,35 +65,38 @@ const KEYS_MAX: usize = 1_000_000;
 #[derive(Debug)]
 pub struct Brain {
     pub(crate) policies: Policies,
-    traffic: TrafficRecord,
     durable: DurableState,
     pub(crate) pending_saves: PendingSaves,
     kills: KillRelay,
-    /// What aggregators know, for a while after a start without a state.
-    recovery: Option<Recovery>,
-    last_tick: LastTick,
-    /// The clock by which children are silent.
-    progress: Progress,
+    clock: Clock,
     parameters: Parameters,
-    pub(crate) sessions: Sessions,
-    pub(crate) aggregators: Aggregators,
-    pub(crate) takeover: Takeover,
-    liveness: Liveness,
+    pub(crate) downstream: Downstream,
     pub(crate) leadership: Leadership,
     pub(crate) keys: Keys,
     pub(crate) buckets: Buckets,
     pub(crate) limits: Limits,
-    rollouts: Rollouts,
-    /// The time of the latest search for idle buckets.
-    swept: MonoTime,
+    pub(crate) rollouts: Rollouts,
 }
 
-/// The time of the last tick.
-#[derive(Clone, Copy, Debug)]
-struct LastTick {
+/// The aggregators that report to this controller.
+#[derive(Debug)]
+pub(crate) struct Downstream {
+    pub(crate) sessions: Sessions,
+    pub(crate) aggregators: Aggregators,
+    pub(crate) takeover: Takeover,
+    liveness: Liveness,
+}
+
+/// The time as of the last tick.
+#[derive(Debug)]
+struct Clock {
     at: MonoTime,
     /// The time of day in seconds since 1970; unknown before the first tick.
     unix_s: Option<i64>,
+    /// The clock by which children are silent.
+    progress: Progress,
+    /// The time of the latest search for idle buckets.
+    swept: MonoTime,
 }
 
 // === impl Brain ===
@@ -114,29 +116,26 @@ impl Brain {
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
         // Without a saved policy the files are in force as they are, held back before or not.
         let held = durable.held.take().filter(|held| *held != policy.hash().to_string());
-        let rollouts = Rollouts::restored(&durable);
-        let liveness = Liveness::new(now, parameters.feed_stale, durable.children.iter().cloned());
-        let takeover = Takeover::new(now, !durable.children.is_empty());
+        let mut rollouts = Rollouts::restored(&durable);
+        rollouts.recovery = (!has_state).then(|| Recovery::new(now));
         let mut brain = Self {
-            policies: Policies::new(Arc::clone(&policy)),
-            traffic: TrafficRecord::restored(&durable.traffic),
-            durable,
+            policies: Policies::new(Arc::clone(&policy), TrafficRecord::restored(&durable.traffic)),
             pending_saves: PendingSaves::default(),
             kills: KillRelay::new(instance),
-            recovery: (!has_state).then(|| Recovery::new(now)),
-            last_tick: LastTick { at: now, unix_s: None },
-            progress: Progress::new(now),
+            clock: Clock { at: now, unix_s: None, progress: Progress::new(now), swept: now },
+            downstream: Downstream {
+                sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),
+                aggregators: Aggregators::default(),
+                takeover: Takeover::new(now, !durable.children.is_empty()),
+                liveness: Liveness::new(now, parameters.feed_stale, durable.children.iter().cloned()),
+            },
             parameters,
-            sessions: Sessions::new(instance, CHILDREN_MAX, KEYS_MAX),
-            aggregators: Aggregators::default(),
-            takeover,
-            liveness,
+            durable,
             leadership: Leadership::new(now, instance),
             keys: Keys::new(now, KEYS_MAX),
             buckets: Buckets::default(),
             limits: Limits::default(),
             rollouts,
-            swept: now,
         };
         brain.on_policy(policy);
         brain.durable.held = held;
@@ -146,8 +145,9 @@ impl Brain {
     /// Sets the requests/s that a client is believed to decide. What an aggregator reports above that for its
     /// clients is cut.
     #[must_use]
-    pub fn with_decisions_per_s_max(self, decisions_per_s_max: u64) -> Self {
-        Self { sessions: self.sessions.with_decisions_per_s_max(decisions_per_s_max), ..self }
+    pub fn with_decisions_per_s_max(mut self, decisions_per_s_max: u64) -> Self {
+        self.downstream.sessions = self.downstream.sessions.with_decisions_per_s_max(decisions_per_s_max);
+        self
     }
 
     fn add_bucket(&mut self, name: &Bucket, listing: Listing) {
@@ -172,8 +172,8 @@ impl Brain {
     fn post(&mut self) {
         self.settle_kills();
         let (policy, durable, buckets) = (&self.policies.in_force, &self.durable, &self.buckets);
-        let sessions = &self.sessions;
-        self.aggregators.post(|place, instance, board| {
+        let sessions = &self.downstream.sessions;
+        self.downstream.aggregators.post(|place, instance, board| {
             // A stream begins with everything, so that an aggregator without one needs no board.
             let Some(child) = sessions.get(instance).filter(|child| child.stream.is_some()) else {
                 *board = Board::default();
@@ -203,14 +203,14 @@ impl Brain {
     fn assign_holds(&mut self) {
         let expected = self.expected_aggregators();
         for bucket in self.buckets.iter_mut() {
-            bucket.assign_holds(&self.aggregators, expected);
+            bucket.assign_holds(&self.downstream.aggregators, expected);
         }
         self.post();
     }
 
     /// The number of aggregators among which a limit is divided evenly while their traffic is unknown.
     fn expected_aggregators(&self) -> usize {
-        self.durable.children.len().max(self.aggregators.len())
+        self.durable.children.len().max(self.downstream.aggregators.len())
     }
 
     /// Takes the durable state if it must be saved now, with the number to report to

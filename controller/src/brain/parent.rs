@@ -12,25 +12,28 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Echo, Entered, Origin, Report, Role};
 
 use super::{Brain, CHILDREN_MAX};
-use crate::aggregators::Place;
+use crate::aggregators::{Place, place_of};
 use crate::bucket::Listing;
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
         // Every check that can refuse the report comes first, so that a refused report changes nothing.
-        let child = self.sessions.check(stream, &report)?.clone();
-        let place = (child.zone.clone(), child.name.clone());
+        let child = self.downstream.sessions.check(stream, &report)?.clone();
+        let place = place_of(&child);
         if child.role != Role::Aggregator {
             return Err(StreamRejected::WrongTier(
                 "a controller takes aggregators; connect the client to an aggregator of its zone (port 7410)",
             ));
         }
-        report.path.check(self.sessions.own(), child.instance, 0, true)?;
+        report.path.check(self.downstream.sessions.own(), child.instance, 0, true)?;
         let greets = report.identity.is_some();
-        if greets && self.aggregators.len() >= CHILDREN_MAX && !self.aggregators.contains(&place) {
+        if greets
+            && self.downstream.aggregators.len() >= CHILDREN_MAX
+            && !self.downstream.aggregators.contains(&place)
+        {
             return Err(StreamRejected::Full(CHILDREN_MAX));
         }
-        let revision = self.aggregators.revision;
+        let revision = self.downstream.aggregators.revision;
         if greets {
             self.greet(now, stream, &report)?;
         }
@@ -39,7 +42,7 @@ impl Parent for Brain {
                 self.assign_holds();
             }
             self.enter(now, stream, &place, &report)?;
-            return Ok(self.aggregators.revision != revision);
+            return Ok(self.downstream.aggregators.revision != revision);
         }
         if let Some(next) = self.leadership.on_report(now, self.durable.epoch, &place, &report) {
             self.note_older_state(now, &place, next);
@@ -48,18 +51,18 @@ impl Parent for Brain {
         }
         let is_new_drill = self.learn_kills(now, &child, &report);
         let has_new_buckets = self.ensure_buckets(now, stream, &report);
-        if greets || has_new_buckets || self.aggregators.revision != revision {
+        if greets || has_new_buckets || self.downstream.aggregators.revision != revision {
             self.assign_holds();
         }
         self.enter(now, stream, &place, &report)?;
         if report.leaving {
             self.dismiss(&place);
         }
-        Ok(!self.is_saved() || self.aggregators.revision != revision || is_new_drill)
+        Ok(!self.is_saved() || self.downstream.aggregators.revision != revision || is_new_drill)
     }
 
     fn on_close(&mut self, now: MonoTime, stream: StreamId) {
-        self.sessions.close(now, stream).into_iter().for_each(|gone| self.kills.on_close(gone));
+        self.downstream.sessions.close(now, stream).into_iter().for_each(|gone| self.kills.on_close(gone));
     }
 
     fn message(&mut self, now: MonoTime, stream: StreamId) -> Option<Message> {
@@ -67,7 +70,7 @@ impl Parent for Brain {
         if !self.is_in_effect() {
             return None;
         }
-        let child = self.sessions.by_stream(stream)?;
+        let child = self.downstream.sessions.by_stream(stream)?;
         let covered = child.books.seq();
         if self.leadership.lost().is_some() {
             // As a parent without a controller: children keep to their holds, and kills still reach them.
@@ -82,16 +85,16 @@ impl Parent for Brain {
             ..Head::of(self.kills.kills())
         };
         let echo = Echo { covered, confirmed: covered };
-        let place = (child.identity.zone.clone(), child.identity.name.clone());
-        let board = self.aggregators.board_mut(&place)?;
+        let place = place_of(&child.identity);
+        let board = self.downstream.aggregators.board_mut(&place)?;
         let mut message = child.next_message(now, head, board, true, echo, self.kills.kills())?;
-        message.head.children = self.aggregators.clients(&place);
+        message.head.children = self.downstream.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
         Some(message)
     }
 
     fn is_superseded(&self, stream: StreamId) -> bool {
-        self.sessions.is_superseded(stream)
+        self.downstream.sessions.is_superseded(stream)
     }
 
     fn children_max(&self) -> usize {
@@ -108,16 +111,16 @@ impl Brain {
         place: &Place,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let before = self.sessions.by_stream(stream).map(|child| child.books.seq());
+        let before = self.downstream.sessions.by_stream(stream).map(|child| child.books.seq());
         let mut entering = self.keys.entering();
-        let entered = self.sessions.enter(now, stream, report, &mut entering);
+        let entered = self.downstream.sessions.enter(now, stream, report, &mut entering);
         let (before, entered) = before.zip(entered).ok_or(StreamRejected::Unknown)?;
         let entered = Entered { entries: entering.entries, ..entered };
         self.note_late(&entered);
         self.introduce_keys();
         self.note_counts(&entered);
-        self.aggregators.enter(place, report, &entered);
-        self.liveness.on_report(self.progress.now(), place);
+        self.downstream.aggregators.enter(place, report, &entered);
+        self.downstream.liveness.on_report(self.clock.progress.now(), place);
         self.record_evidence(stream, report, before, &entered, place);
         Ok(())
     }
@@ -138,14 +141,14 @@ impl Brain {
     /// Opens a session for the aggregator that greets.
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
-        let (place, instance) = ((identity.zone.clone(), identity.name.clone()), identity.instance);
-        let child = self.sessions.open(now, stream, identity)?;
+        let (place, instance) = (place_of(&identity), identity.instance);
+        let child = self.downstream.sessions.open(now, stream, identity)?;
         self.policies.in_force.exact_buckets().for_each(|(bucket, _)| child.subscribe(bucket));
-        let progress = self.progress.now();
+        let progress = self.clock.progress.now();
         if let Some(replaced) =
-            self.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
+            self.downstream.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
         {
-            self.sessions.remove(replaced);
+            self.downstream.sessions.remove(replaced);
             self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
         }
         let returned = self.durable.expired.remove(&place);
@@ -159,7 +162,7 @@ impl Brain {
     /// aggregator was not sent those of one of them before.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
         let policy = Arc::clone(&self.policies.in_force);
-        let Some(child) = self.sessions.by_stream(stream) else { return false };
+        let Some(child) = self.downstream.sessions.by_stream(stream) else { return false };
         for bucket in report.unsubscriptions.iter().filter(|bucket| !policy.is_exact(bucket)) {
             child.unsubscribe(bucket);
         }
@@ -171,7 +174,7 @@ impl Brain {
             if latest.replace(bucket) == Some(bucket) {
                 continue;
             }
-            let Some(child) = self.sessions.by_stream(stream).filter(|child| !child.is_subscribed(bucket))
+            let Some(child) = self.downstream.sessions.by_stream(stream).filter(|child| !child.is_subscribed(bucket))
             else {
                 continue;
             };

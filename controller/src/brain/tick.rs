@@ -8,7 +8,7 @@ use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::stats::AdmissionFigures;
 
-use super::{Brain, LastTick};
+use super::Brain;
 use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{Buckets, Tick};
@@ -21,41 +21,47 @@ impl Brain {
     /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since 1970, by
     /// which boosts and kills expire.
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
-        let since_last = now.since(self.last_tick.at);
-        self.last_tick = LastTick { at: now, unix_s: Some(unix_s) };
-        let ran = self.progress.on_tick(now, self.parameters.tick);
+        let since_last = now.since(self.clock.at);
+        (self.clock.at, self.clock.unix_s) = (now, Some(unix_s));
+        let ran = self.clock.progress.on_tick(now, self.parameters.tick);
         self.on_time(now, unix_s);
-        self.aggregators.on_tick(ran, &self.parameters);
+        self.downstream.aggregators.on_tick(ran, &self.parameters);
         self.sample_minute(now, unix_s);
         self.expire_aggregators(unix_s);
         self.evict_keys(now);
         self.drop_idle_buckets(now);
-        self.sessions.prune(now);
+        self.downstream.sessions.prune(now);
         self.buckets.find_nearest(&self.policies.in_force);
-        self.takeover.on_tick(self.progress.now(), &mut self.aggregators, &self.parameters);
+        self.downstream.takeover.on_tick(
+            self.clock.progress.now(),
+            &mut self.downstream.aggregators,
+            &self.parameters,
+        );
         self.apply_law(now, since_last, unix_s);
         self.tick_traffic(now);
-        self.aggregators.clear_fresh();
+        self.downstream.aggregators.clear_fresh();
         self.tick_rollouts(now, unix_s);
         self.post();
     }
 
     fn apply_law(&mut self, now: MonoTime, since_last: Duration, unix_s: i64) {
-        self.takeover.expected = self.takeover.expected.max(self.expected_aggregators());
-        let most_expected = self.takeover.expected;
+        self.downstream.takeover.expected =
+            self.downstream.takeover.expected.max(self.expected_aggregators());
+        let most_expected = self.downstream.takeover.expected;
         let tick = Tick {
             since_last,
             unix_s,
-            aggregators: &self.aggregators,
+            aggregators: &self.downstream.aggregators,
             policy: &self.policies.in_force,
             parameters: &self.parameters,
-            leading: self.takeover.leading,
+            leading: self.downstream.takeover.leading,
         };
         let expected = self.expected_aggregators();
-        let any_missing = self.durable.children.iter().any(|place| !self.aggregators.contains(place));
-        let is_served = |place: &Place| self.aggregators.get(place).is_some_and(|it| it.served);
+        let any_missing =
+            self.durable.children.iter().any(|place| !self.downstream.aggregators.contains(place));
+        let is_served = |place: &Place| self.downstream.aggregators.get(place).is_some_and(|it| it.served);
         let all_served = self.durable.children.iter().all(is_served);
-        let reserved_share = self.takeover.reserved_share(self.progress.now(), all_served);
+        let reserved_share = self.downstream.takeover.reserved_share(self.clock.progress.now(), all_served);
         let is_judged = tick.leading
             && !any_missing
             && tick.aggregators.iter().all(|(_, it)| it.served && !it.is_silent(tick.parameters));
@@ -75,11 +81,11 @@ impl Brain {
 
     /// Evicts idle keys of tenants that the policy does not list.
     fn evict_keys(&mut self, now: MonoTime) {
-        let (policy, aggregators) = (&self.policies.in_force, &self.aggregators);
+        let (policy, aggregators) = (&self.policies.in_force, &self.downstream.aggregators);
         let may_leave =
             |id, key: &Key| !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters);
         for (bucket, keys) in self.keys.on_tick(now, may_leave) {
-            self.aggregators.forget_keys(&keys);
+            self.downstream.aggregators.forget_keys(&keys);
             if let Some(bucket) = self.buckets.get_mut(&bucket) {
                 bucket.remove_keys(&keys);
             }
@@ -88,13 +94,13 @@ impl Brain {
 
     /// Drops the buckets that the policy does not list by name, that no aggregator is subscribed to and that have no traffic. The counts of one that comes back begin at zero here; none are lost.
     fn drop_idle_buckets(&mut self, now: MonoTime) {
-        if now.since(self.swept) < SWEEP {
+        if now.since(self.clock.swept) < SWEEP {
             return;
         }
-        self.swept = now;
+        self.clock.swept = now;
         self.buckets.no_room.prune(now);
         self.buckets.unlisted.prune(now);
-        for bucket in self.sessions.connected().flat_map(Child::subscriptions) {
+        for bucket in self.downstream.sessions.connected().flat_map(Child::subscriptions) {
             if let Some(state) = self.buckets.get_mut(bucket) {
                 state.used = now;
             }
@@ -103,7 +109,7 @@ impl Brain {
         let unused = self.buckets.as_slice().iter().filter(|bucket| {
             Buckets::is_unused(now, bucket, has_room)
                 && bucket.keys().all(|key| {
-                    self.keys.is_idle(now, key) && !self.aggregators.is_held(key, &self.parameters)
+                    self.keys.is_idle(now, key) && !self.downstream.aggregators.is_held(key, &self.parameters)
                 })
         });
         let (mut gone, mut keys) = (BTreeSet::<Bucket>::new(), HashSet::<KeyId>::new());
@@ -115,9 +121,9 @@ impl Brain {
             return;
         }
         self.keys.remove(&keys);
-        self.aggregators.forget_keys(&keys);
-        self.aggregators.remove_buckets(&gone);
-        self.sessions.unsubscribe(&gone);
+        self.downstream.aggregators.forget_keys(&keys);
+        self.downstream.aggregators.remove_buckets(&gone);
+        self.downstream.sessions.unsubscribe(&gone);
         self.buckets.remove(&gone);
     }
 

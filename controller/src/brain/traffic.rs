@@ -64,7 +64,7 @@ impl TrafficRecord {
 impl Brain {
     /// Adds a moment to the record of traffic, if one is due.
     pub(super) fn tick_traffic(&mut self, now: MonoTime) {
-        if self.traffic.is_due(now) {
+        if self.policies.traffic.is_due(now) {
             self.record_traffic(now);
         }
     }
@@ -73,14 +73,14 @@ impl Brain {
     /// for it alone.
     pub(super) fn record_traffic(&mut self, now: MonoTime) {
         let offered = self.offered();
-        self.traffic.add(now, offered);
-        self.durable.traffic = self.traffic.busiest();
+        self.policies.traffic.add(now, offered);
+        self.durable.traffic = self.policies.traffic.busiest();
     }
 
     /// The rates offered now, as far as aggregators have reported them.
     fn offered(&self) -> Offered {
         let rate = |id| -> f64 {
-            let rates = self.aggregators.iter();
+            let rates = self.downstream.aggregators.iter();
             rates.map(|(_, aggregator)| aggregator.presence() * aggregator.rate(id)).sum()
         };
         let rated = self.keys.iter().map(|(id, key)| (rate(id), key));

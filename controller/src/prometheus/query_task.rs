@@ -9,7 +9,6 @@ use plimsoll_policy::{LimitSource, Policy, Prometheus};
 use plimsoll_proto::shared::Shared;
 use tokio::task::JoinSet;
 use tokio::time::interval;
-use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, LimitAnswer};
 use crate::prometheus::answer;
@@ -68,8 +67,8 @@ pub(crate) struct QueryTask {
 // === impl QueryTask ===
 
 impl QueryTask {
-    /// Sends every query of the policy once per interval, until `stop` is cancelled.
-    pub(crate) async fn run(self, stop: CancellationToken) {
+    /// Sends every query of the policy once per interval, forever.
+    pub(crate) async fn run(self) {
         let client = match query::client() {
             Ok(client) => client,
             Err(error) => {
@@ -83,7 +82,6 @@ impl QueryTask {
         let mut periods = interval(PERIOD.min(every));
         loop {
             tokio::select! {
-                () = stop.cancelled() => return,
                 Some(done) = in_flight.join_next() => {
                     let Ok((query, answer)): Result<(Query, Result<String, QueryError>), _> = done else { continue };
                     let Some(progress) = queries.get_mut(&query) else { continue };
@@ -127,7 +125,7 @@ impl QueryTask {
     ) {
         let Prometheus { url, query, .. } = source;
         let answer = answer.and_then(|text| Ok(answer::rate(&text)?));
-        self.events.on_query(answer.is_ok());
+        self.events.with(|counts| counts.limit_queries.count(answer.is_ok()));
         match answer {
             Ok(rate) => {
                 if progress.limit_failures > 0 {
@@ -153,7 +151,7 @@ impl QueryTask {
             Err(error) => Err(error.to_string()),
         };
         let known = value.as_ref().is_ok_and(|value| value.is_finite());
-        self.events.on_gate_query(known);
+        self.events.with(|counts| counts.gate_queries.count(known));
         if known && progress.gate_failures > 0 {
             tracing::info!(url, query, "gate query succeeds again");
             progress.gate_failures = 0;

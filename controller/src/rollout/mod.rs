@@ -91,6 +91,7 @@ use plimsoll_policy::{Policy, RolloutPolicy};
 use self::query_gates::GateAnswers;
 use self::stage_stats::StageStats;
 use crate::aggregators::Place;
+use crate::brain::Recovery;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
 pub(crate) use self::promotion::Promotion;
@@ -111,6 +112,8 @@ pub(crate) const EVIDENCE_SPAN_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Rollouts {
     /// The stats of each entry's present stage, once it has any.
     stats: BTreeMap<String, StageStats>,
+    /// What aggregators know, for a while after a start without a state.
+    pub(crate) recovery: Option<Recovery>,
     /// The answers to query gates.
     pub(crate) answers: GateAnswers,
     /// The evidence since the last tick, by aggregator.

@@ -1,7 +1,7 @@
 //! The answers to query gates: numbers from Prometheus that must stay within a bound. Beyond it no entry
 //! moves up, and a canary ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
@@ -25,11 +25,10 @@ pub(crate) struct GateAnswer {
     pub(crate) value: Result<f64, String>,
 }
 
-/// The latest answer to each query of the policy's query gates.
+/// The latest answer to each query of the policy's query gates, by the URL of the server and the query.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GateAnswers {
-    /// By the URL of the server, and by the query.
-    answers: BTreeMap<String, BTreeMap<String, GateAnswer>>,
+    answers: BTreeMap<(String, String), GateAnswer>,
 }
 
 // === impl GateAnswers ===
@@ -38,25 +37,21 @@ impl GateAnswers {
     /// Stores an answer if the policy still has its query. An error replaces an earlier number at once.
     /// Linear in the policy's queries.
     pub(crate) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
-        if gate_queries(policy).any(|gate| gate.url == url && gate.query == query) {
-            self.answers.entry(url.to_owned()).or_default().insert(query.to_owned(), answer);
-        }
+        self.answers.insert((url.to_owned(), query.to_owned()), answer);
+        self.retain_asked(policy);
     }
 
     /// Forgets answers to queries that the policy does not have.
     pub(crate) fn retain_asked(&mut self, policy: &Policy) {
-        let asked: BTreeSet<(&str, &str)> =
-            gate_queries(policy).map(|gate| (gate.url.as_str(), gate.query.as_str())).collect();
-        for (url, answers) in &mut self.answers {
-            answers.retain(|query, _| asked.contains(&(url.as_str(), query.as_str())));
-        }
-        self.answers.retain(|_, answers| !answers.is_empty());
+        let is_asked =
+            |url: &str, query: &str| gate_queries(policy).any(|gate| gate.url == url && gate.query == query);
+        self.answers.retain(|(url, query), _| is_asked(url, query));
     }
 
     /// The query gates of an entry with their latest answers.
     pub(super) fn of(&self, now: MonoTime, rollout: &RolloutPolicy) -> Vec<QueryGateState> {
         let answered = |gate: &QueryGate| {
-            let latest = self.answers.get(&gate.url).and_then(|answers| answers.get(&gate.query));
+            let latest = self.answers.get(&(gate.url.clone(), gate.query.clone()));
             let answer = latest.map_or(Answer::Awaited, |GateAnswer { at, valid_for, value }| match value {
                 Err(why) => Answer::Missing(why.chars().take(ERROR_CHARS_MAX).collect()),
                 Ok(value) => Answer::Number { value: *value, age: now.since(*at), good_for: *valid_for },

@@ -238,19 +238,6 @@ fn evidence_of_another_mode_or_during_a_kill_is_dropped() {
 }
 
 #[test]
-fn restart_keeps_time_and_counts() {
-    let mut scene = Scene::new("shadow", "  auto_promote: true\n  min_samples: 1\n");
-    scene.run(12, GOOD);
-    scene.durable.stage_stats = [("b".to_owned(), scene.rollouts.stats["b"].saved())].into();
-    let text = serde_json::to_string(&scene.durable).unwrap();
-    scene.durable = serde_json::from_str(&text).unwrap();
-    scene.rollouts = Rollouts::restored(&scene.durable);
-    scene.durable.on_policy(&scene.policy);
-    scene.rollouts.close_ended_stages(&mut scene.durable, &scene.policy, scene.now);
-    assert_eq!((scene.run(100, GOOD), scene.stage()), (8, Mode::Canary));
-}
-
-#[test]
 fn stats_are_saved_every_sixty_ticks() {
     let mut scene = Scene::new("shadow", "");
     let mut saves = 0;

@@ -78,15 +78,3 @@ fn mode_raised_during_a_kill_does_not_survive_it() {
     durable.on_policy(&policy(false, "enforce", false));
     assert_eq!(stage(&durable), Mode::Shadow);
 }
-
-#[test]
-fn raised_mode_waits_for_its_gate_and_a_lowered_one_does_not() {
-    let mut durable = DurableState::first_start();
-    durable.on_policy(&policy(false, "shadow", true));
-    durable.on_policy(&policy(false, "enforce", true));
-    assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Shadow, Some(Mode::Enforce)));
-    durable.on_policy(&policy(false, "enforce", false));
-    assert_eq!((stage(&durable), durable.stages["b"].pending), (Mode::Enforce, None));
-    durable.on_policy(&policy(false, "shadow", true));
-    assert_eq!(stage(&durable), Mode::Shadow);
-}

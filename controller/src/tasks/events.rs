@@ -38,43 +38,17 @@ pub(crate) struct Results {
 // === impl Events ===
 
 impl Events {
-    fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
+    /// Reads or changes the counters.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns the counters at this moment.
-    pub(crate) fn counts(&self) -> Counts {
-        self.with(|counts| *counts)
-    }
-
-    /// Counts a query for a limit.
-    pub(crate) fn on_query(&self, answered: bool) {
-        self.with(|counts| counts.limit_queries.count(answered));
-    }
-
-    /// Counts a query for an extra gate.
-    pub(crate) fn on_gate_query(&self, answered: bool) {
-        self.with(|counts| counts.gate_queries.count(answered));
-    }
-
-    /// Notes that the policy files were read at a time in seconds since 1970.
-    pub(crate) fn on_policy_read(&self, unix_s: i64) {
-        self.with(|counts| counts.policy_read_s = unix_s);
-    }
-
-    /// Counts a change of the policy files.
-    pub(crate) fn on_reload(&self, accepted: bool) {
-        self.with(|counts| {
-            counts.last_reload_refused = !accepted;
-            counts.reloads.count(accepted);
-        });
     }
 }
 
 // === impl Results ===
 
 impl Results {
-    const fn count(&mut self, good: bool) {
+    /// Counts one event.
+    pub(crate) const fn count(&mut self, good: bool) {
         let count = if good { &mut self.good } else { &mut self.bad };
         *count += 1;
     }

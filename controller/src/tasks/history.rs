@@ -9,7 +9,6 @@ use std::time::Duration;
 use plimsoll_core::quantity::{Limit, MonoTime, Rate};
 use plimsoll_proto::shared::Shared;
 use tokio::time::interval;
-use tokio_util::sync::CancellationToken;
 
 use crate::brain::{Brain, LimitChange};
 use crate::history::Unsaved;
@@ -62,14 +61,11 @@ impl HistoryRecorder {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).with_store(brain, f)
     }
 
-    /// Saves every minute that ends, and what follows from it, until `stop` is cancelled.
-    pub(crate) async fn run(self, brain: Shared<Brain>, stop: CancellationToken) {
+    /// Saves every minute that ends, and what follows from it, forever.
+    pub(crate) async fn run(self, brain: Shared<Brain>) {
         let mut periods = interval(PERIOD);
         loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = periods.tick() => {}
-            }
+            periods.tick().await;
             let (recorder, of_save) = (self.clone(), brain.clone());
             let save = move || recorder.inner.lock().unwrap_or_else(PoisonError::into_inner).save(&of_save);
             if let Err(error) = tokio::task::spawn_blocking(save).await {

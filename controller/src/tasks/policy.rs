@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use plimsoll_policy::{Policy, PolicyHash, Warning, differences};
+use plimsoll_policy::{Difference, Policy, PolicyHash, Warning, differences};
 use plimsoll_proto::shared::Shared;
 use tokio::sync::mpsc;
 
 use crate::audit::{Actor, AuditLog, Entry, Logged, NotLogged};
 use crate::brain::{Brain, Offer};
 use crate::policy_file::{PolicyFiles, Reload};
+use crate::state::{DurableState, Stage};
 use crate::tasks::events::Events;
-use crate::tasks::{rollout_log, unix_s};
+use crate::tasks::unix_s;
+
+/// Maximum number of differences of a policy that are logged.
+const DIFFERENCES_MAX: usize = 20;
 
 /// Follows the policy files.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ impl PolicyTask {
     pub(crate) async fn run(mut self) {
         let (sender, mut reloads) = mpsc::channel(1);
         let events = self.events.clone();
-        let on_read = move || events.on_policy_read(unix_s());
+        let on_read = move || events.with(|counts| counts.policy_read_s = unix_s());
         let watch = tokio::spawn(self.files.clone().watch(Some(self.current), on_read, sender));
         loop {
             let audit = self.audit.clone();
@@ -54,7 +58,10 @@ impl PolicyTask {
     }
 
     async fn apply(&mut self, reload: Reload) {
-        self.events.on_reload(reload.is_ok());
+        self.events.with(|counts| {
+            counts.last_reload_refused = reload.is_err();
+            counts.reloads.count(reload.is_ok());
+        });
         self.unrecorded = None;
         let (policy, warnings) = match reload {
             Ok(content) => content,
@@ -90,7 +97,7 @@ impl PolicyTask {
         self.brain.with(|brain, _| {
             let before = brain.durable().clone();
             put_in_force(brain, policy, recorded);
-            rollout_log::stages(Some(&before), brain);
+            log_stages(Some(&before), brain);
         });
         self.brain.notify();
     }
@@ -139,7 +146,7 @@ fn change(brain: &Brain, offered: &Policy) -> Option<Entry> {
         what: "policy".to_owned(),
         before: in_force.hash().to_string(),
         after: offered.hash().to_string(),
-        why: rollout_log::one_line(&differences(in_force, offered)),
+        why: one_line(&differences(in_force, offered)),
     })
 }
 
@@ -157,11 +164,11 @@ fn put_in_force(brain: &mut Brain, policy: Arc<Policy>, recorded: Result<Option<
             return;
         }
     };
-    let changes = rollout_log::one_line(&differences(brain.policy(), &policy));
+    let changes = one_line(&differences(brain.policy(), &policy));
     match brain.offer(policy) {
         Offer::Taken => tracing::info!(policy = %hash, changes, "policy in force"),
         Offer::Held => {
-            rollout_log::held(brain);
+            log_held(brain);
             let reasons = brain.policies.held.as_ref().map(|held| held.reasons.join("; "));
             if let Some(recorded) = recorded {
                 recorded.continued("held back", reasons.unwrap_or_default());
@@ -178,5 +185,95 @@ pub(crate) fn log_warnings(warnings: &[Warning], logged: &[Warning]) {
     };
     for warning in warnings.iter().filter(|warning| !known(warning)) {
         tracing::warn!("{warning}");
+    }
+}
+
+/// Returns the differences between two policies as one line.
+pub(crate) fn one_line(differences: &[Difference]) -> String {
+    let text = |Difference { path, from, to }: &Difference| match (from, to) {
+        (Some(from), Some(to)) => format!("{path} {from} -> {to}"),
+        (Some(from), None) => format!("{path} {from} removed"),
+        (None, to) => format!("{path} {} added", to.as_deref().unwrap_or_default()),
+    };
+    let more = differences.len().saturating_sub(DIFFERENCES_MAX);
+    let mut texts: Vec<String> = differences.iter().take(DIFFERENCES_MAX).map(text).collect();
+    texts.extend((more > 0).then(|| format!("{more} more")));
+    texts.join("; ")
+}
+
+/// Logs that a policy is held back, with the reasons.
+fn log_held(brain: &Brain) {
+    let Some(held) = brain.policies.held.as_ref() else { return };
+    let hash = held.policy.hash();
+    tracing::warn!(
+        policy = %hash,
+        "policy held back, and the last policy stays in force. See `plimsoll diff`, release it with \
+         `plimsoll apply --ack {hash}`:\n{}",
+        held.reasons.join("\n")
+    );
+}
+
+/// Returns true if both stages give the same log lines.
+fn is_alike(one: &Stage, other: &Stage) -> bool {
+    (one.stage, one.file, one.pending) == (other.stage, other.file, other.pending)
+}
+
+/// Logs the modes that a policy or a restart changed, and modes that differ from the policy file.
+pub(crate) fn log_stages(before: Option<&DurableState>, brain: &Brain) {
+    let durable = brain.durable();
+    let was_killed = before.is_some_and(|before| before.kill.is_killed());
+    if durable.kill.is_killed() {
+        return;
+    }
+    for (entry, stage) in &durable.stages {
+        let earlier = before.and_then(|before| before.stages.get(entry));
+        if earlier.is_some_and(|earlier| is_alike(earlier, stage)) && !was_killed {
+            continue;
+        }
+        if earlier.is_none_or(|earlier| earlier.stage != stage.stage) {
+            tracing::info!(entry, mode = %stage.stage, "mode in force");
+        }
+        if let Some(pending) = stage.pending {
+            tracing::warn!(
+                entry, mode = %stage.stage, %pending,
+                "mode pending: the policy file raises it, and its gate is not passed yet; `plimsoll rollout status` shows why"
+            );
+        } else if stage.stage != stage.file {
+            tracing::warn!(
+                entry, mode = %stage.stage, file = %stage.file,
+                "mode differs from the policy file: to resume, run `plimsoll rollout promote`, or set the mode in the file \
+                 to shadow and then to {}",
+                stage.file
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_logged_on_one_line_with_a_bound() {
+        let difference = |path: &str, from: Option<&str>, to: Option<&str>| Difference {
+            path: path.to_owned(),
+            from: from.map(ToOwned::to_owned),
+            to: to.map(ToOwned::to_owned),
+        };
+        let weight = difference("tenants.enterprise_acme.weight", Some("4"), Some("8"));
+        let some = [
+            weight.clone(),
+            difference("buckets.a.limit", Some("1"), None),
+            difference("buckets.b.limit", None, Some("2")),
+        ];
+        assert_eq!(
+            one_line(&some),
+            "tenants.enterprise_acme.weight 4 -> 8; buckets.a.limit 1 removed; buckets.b.limit 2 added"
+        );
+        let many = one_line(&vec![weight; DIFFERENCES_MAX + 7]);
+        assert!(
+            many.ends_with("weight 4 -> 8; 7 more") && many.matches("->").count() == DIFFERENCES_MAX,
+            "{many}"
+        );
     }
 }

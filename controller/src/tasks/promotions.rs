@@ -12,7 +12,7 @@ pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
     let mut wakeups = brain.changes();
     let mut is_waiting = false;
     while wakeups.changed().await.is_ok() {
-        let ready = brain.with(|brain, _| brain.ready_promotions().to_vec());
+        let ready = brain.with(|brain, _| brain.rollouts.ready.clone().unwrap_or_default());
         let failure = audit.failure().filter(|_| !ready.is_empty());
         let was_waiting = std::mem::replace(&mut is_waiting, failure.is_some());
         if failure.is_some() {

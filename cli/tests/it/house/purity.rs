@@ -47,7 +47,6 @@ const PURE: [(&str, &[&str]); 9] = [
         &[
             "aggregators",
             "audit/line",
-            "audit/queue",
             "audit/verify",
             "brain",
             "bucket",

@@ -1,7 +1,7 @@
 //! The files of a log, to be read: `audit.log.1`, `audit.log.2`, .., `audit.log`, whose lines follow each other,
 //! and `audit.head`, which names the last line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub const LOG: &str = "audit.log";
 pub(super) const HEAD: &str = "audit.head";
 /// The largest head that is read.
 const HEAD_BYTES_MAX: usize = 4 << 10;
-/// The size of a block that is read backwards in search of a line.
+/// The size of a block that is read.
 const BLOCK_BYTES: usize = 64 << 10;
 /// The number of attempts to open files that are being rotated.
 const ATTEMPTS_MAX: usize = 3;
@@ -188,28 +188,17 @@ impl Part {
 
     /// Returns the start of the last lines, and subtracts them from `left`.
     fn start_of_last(&mut self, left: &mut u64) -> io::Result<u64> {
-        if *left == 0 || self.to == 0 {
-            return Ok(self.to);
-        }
-        let mut end = self.to;
-        while end > 0 {
-            let start = end.saturating_sub(BLOCK_BYTES as u64);
-            let mut block = Vec::new();
-            self.file.seek(SeekFrom::Start(start))?;
-            (&self.file).take(end - start).read_to_end(&mut block)?;
-            for (at, byte) in block.iter().enumerate().rev() {
-                let next = start + at as u64 + 1;
-                if *byte == b'\n' && next < self.to {
-                    *left -= 1;
-                    if *left == 0 {
-                        return Ok(next);
-                    }
-                }
+        let (mut starts, mut at) = (VecDeque::new(), self.from);
+        let most = usize::try_from(*left).unwrap_or(usize::MAX);
+        each_line(self.reader()?, |line| {
+            starts.push_back(at);
+            at += line.len() as u64;
+            if starts.len() > most {
+                starts.pop_front();
             }
-            end = start;
-        }
-        *left -= 1;
-        Ok(0)
+        })?;
+        *left -= starts.len() as u64;
+        Ok(starts.front().copied().unwrap_or(self.to))
     }
 }
 

@@ -1,26 +1,32 @@
-//! The audit log of a running controller: takes entries from commands and tasks, and writes them off their way.
+//! The audit log of a running controller. A change that may add refusals is made once its line is on disk. All other
+//! changes are made first: their lines are kept while the disk fails, and written later.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use plimsoll_policy::UnixSeconds;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::line::{Actor, Entry, Record};
-use super::queue::{NOT_MADE, Outcome, Queue};
 use super::writer::Writer;
 use crate::tasks::unix_s;
 
 #[cfg(test)]
 mod tests;
 
-/// The longest time that a command waits for its line. A disk that takes longer counts as failing.
+/// Maximum time that a command waits for its line. A disk that takes longer counts as failing.
 const LINE_MAX: Duration = Duration::from_secs(2);
 /// The delay between a failed write and the next one, unless a command comes first.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Maximum number of lines that are kept while the disk fails. The latest ones beyond it are counted only.
+const KEPT_MAX: usize = 1_000;
+/// The outcome of a change that was recorded and then refused.
+const NOT_MADE: &str = "not carried out";
 
 /// The audit log. Clones share it.
 #[derive(Clone, Debug)]
@@ -31,12 +37,36 @@ pub(crate) struct AuditLog {
 #[derive(Debug)]
 struct Inner {
     directory: PathBuf,
+    /// Locked during a write, so that lines keep their order.
     writer: Mutex<Writer>,
-    queue: Mutex<Queue>,
+    state: Mutex<State>,
     /// Wakes the task that writes.
     wake: Notify,
-    /// Notified whenever entries were written or the disk began to fail.
+    /// Notified whenever lines were written or the disk began to fail.
     changes: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Lines of changes that are made already.
+    kept: VecDeque<Record>,
+    /// The lines that were kept so far, and those of them that no longer wait.
+    noted: u64,
+    settled: u64,
+    failure: Option<Failure>,
+    /// True while a write takes longer than [`LINE_MAX`].
+    hangs: bool,
+    written: u64,
+}
+
+/// A disk that fails.
+#[derive(Clone, Debug)]
+struct Failure {
+    reason: String,
+    /// The time of the first failure in a row.
+    since_s: i64,
+    /// Lines that are never written: those of refused commands, and those without room.
+    unwritten: u64,
 }
 
 /// A change that is recorded durably, and may be made now.
@@ -65,12 +95,13 @@ impl AuditLog {
         let inner = Inner {
             directory: directory.to_owned(),
             writer: Mutex::new(Writer::new(directory)),
-            queue: Mutex::default(),
+            state: Mutex::default(),
             wake: Notify::new(),
             changes: watch::Sender::new(()),
         };
         let log = Self { inner: Arc::new(inner) };
-        log.write_batch();
+        // A failure is logged, and kept for the commands.
+        let _ = log.write(None);
         log
     }
 
@@ -85,32 +116,39 @@ impl AuditLog {
     /// When the line is not on disk. The change must not be made then.
     pub(crate) async fn record(&self, actor: Actor, entry: Entry) -> Result<Logged, NotLogged> {
         let record = Record::new(unix_s(), actor, entry);
-        let mut answer = self.queue().await_line(record.clone());
-        self.inner.wake.notify_one();
-        let answered = match timeout(LINE_MAX, &mut answer).await {
-            Ok(answered) => answered.ok(),
+        if self.state().hangs {
+            self.state().count_unwritten();
+            return Err(NotLogged(no_answer()));
+        }
+        let (answer, mut answered) = oneshot::channel();
+        let (log, line) = (self.clone(), record.clone());
+        spawn_blocking(move || {
+            if let Err(Ok(seq)) = answer.send(log.write(Some(line.clone()))) {
+                log.deny(&line, seq, "the audit log did not answer in time");
+            }
+        });
+        let written = match timeout(LINE_MAX, &mut answered).await {
+            Ok(written) => written.ok(),
             Err(_) => {
                 // From now on the writer adds a line that the change was not made.
-                answer.close();
-                answer.try_recv().ok()
+                answered.close();
+                answered.try_recv().ok()
             }
         };
-        self.logged(record, answered)
+        let written = written.unwrap_or_else(|| {
+            self.on_failure(no_answer(), true);
+            Err(no_answer())
+        });
+        written.map(|seq| Logged { log: self.clone(), record, seq }).map_err(NotLogged)
     }
 
-    /// Records a change before it is made, without the task that writes. Blocks.
+    /// Records a change before it is made. Blocks.
     ///
     /// # Errors
     /// When the line is not on disk. The change must not be made then.
     pub(crate) fn record_at_start(&self, actor: Actor, entry: Entry) -> Result<Logged, NotLogged> {
         let record = Record::new(unix_s(), actor, entry);
-        let mut answer = self.queue().await_line(record.clone());
-        self.write_batch();
-        self.logged(record, answer.try_recv().ok())
-    }
-
-    fn logged(&self, record: Record, answered: Option<Result<u64, String>>) -> Result<Logged, NotLogged> {
-        let seq = answered.unwrap_or_else(|| Err(no_answer())).map_err(NotLogged)?;
+        let seq = self.write(Some(record.clone())).map_err(NotLogged)?;
         Ok(Logged { log: self.clone(), record, seq })
     }
 
@@ -121,24 +159,34 @@ impl AuditLog {
     }
 
     fn note_record(&self, record: Record) -> u64 {
-        let number = self.queue().note(record);
+        let number = {
+            let mut state = self.state();
+            state.noted += 1;
+            if state.kept.len() < KEPT_MAX {
+                state.kept.push_back(record);
+            } else {
+                state.settled += 1;
+                state.count_unwritten();
+            }
+            state.noted
+        };
         self.inner.wake.notify_one();
         number
     }
 
     /// Waits until a noted change is on disk, or until the disk fails.
     pub(crate) async fn settled(&self, number: u64) {
-        self.wait_until(|queue| queue.has_settled(number)).await;
+        self.wait_until(|state| state.settled >= number || state.failure.is_some()).await;
     }
 
     /// Waits until the disk works.
     pub(crate) async fn writable(&self) {
-        self.wait_until(|queue| queue.failure().is_none()).await;
+        self.wait_until(|state| state.failure.is_none()).await;
     }
 
-    async fn wait_until(&self, is_reached: impl Fn(&Queue) -> bool) {
+    async fn wait_until(&self, is_reached: impl Fn(&State) -> bool) {
         let mut changes = self.inner.changes.subscribe();
-        while !is_reached(&self.queue()) {
+        while !is_reached(&self.state()) {
             if changes.changed().await.is_err() {
                 return;
             }
@@ -147,81 +195,155 @@ impl AuditLog {
 
     /// Returns why the log cannot be written, if it cannot.
     pub(crate) fn failure(&self) -> Option<NotLogged> {
-        self.queue().failure().map(|reason| NotLogged(reason.to_owned()))
+        self.state().failure.as_ref().map(|failure| NotLogged(failure.reason.clone()))
     }
 
     /// Returns the number of lines written since the start.
     pub(crate) fn written(&self) -> u64 {
-        self.queue().written
+        self.state().written
     }
 
-    /// Writes what is recorded, until `stop` is cancelled.
+    /// Writes what is noted, until `stop` is cancelled.
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
-            let is_failing = self.queue().failure().is_some();
+            let is_failing = self.failure().is_some();
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = self.inner.wake.notified() => {}
                 () = sleep(RETRY_DELAY), if is_failing => {}
             }
             let log = self.clone();
-            let mut writing = spawn_blocking(move || log.write_batch());
+            let mut writing = spawn_blocking(move || log.write(None));
             if timeout(LINE_MAX, &mut writing).await.is_ok() {
                 continue;
             }
-            self.fail(no_answer());
+            self.on_failure(no_answer(), true);
             tokio::select! {
                 () = stop.cancelled() => return,
                 written = writing => if let Err(error) = written {
-                    self.fail(format!("the write panicked: {error}"));
+                    self.on_failure(format!("the write panicked: {error}"), false);
                 },
             }
         }
     }
 
-    /// Writes the next entries. Blocks.
-    fn write_batch(&self) {
-        let batch = self.queue().take_batch(unix_s());
-        let records: Vec<Record> = batch.iter().map(|waiting| waiting.record.clone()).collect();
-        let appended =
-            self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner).append(&records, unix_s());
-        let is_written = appended.is_ok();
-        let outcome = match appended {
-            Ok(seq) => Outcome::Written(seq),
-            Err(error) => Outcome::Failed { seq: error.seq, reason: error.to_string() },
-        };
-        let (was_failing, is_failing, has_more) = {
-            let mut queue = self.queue();
-            let was_failing = queue.failure().is_some();
-            queue.on_outcome(batch, &outcome, unix_s());
-            (was_failing, queue.failure().map(str::to_owned), queue.has_more(is_written))
-        };
-        match is_failing {
-            Some(error) if !was_failing => log_failure(&error),
-            None if was_failing => tracing::info!("audit log write succeeds again"),
-            _ => {}
-        }
-        self.inner.changes.send_replace(());
-        if has_more {
-            self.inner.wake.notify_one();
+    /// Writes all kept lines, and then that of a command. Returns the number of the latter, or 0 without one. Blocks.
+    fn write(&self, awaited: Option<Record>) -> Result<u64, String> {
+        let mut writer = self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let resumed = self.state().failure.clone();
+        let mut kept: Vec<Record> = self.state().kept.drain(..).collect();
+        kept.iter_mut().for_each(|record| record.late = resumed.is_some());
+        let said = resumed.as_ref().map(|failure| failure.unwritten);
+        let resumed = resumed.as_ref().map(Failure::resumed);
+        let lines: Vec<Record> =
+            resumed.into_iter().chain(kept.iter().cloned()).chain(awaited.clone()).collect();
+        let (before, last) = (kept.len() as u64, (lines.len() as u64).saturating_sub(1));
+        match writer.append(&lines, unix_s()) {
+            Ok(first) => {
+                self.on_written(said, before, lines.len());
+                Ok(first + last)
+            }
+            Err(error) => {
+                let reason = error.to_string();
+                self.on_failure(reason.clone(), false);
+                match error.seq {
+                    // The lines are in the log, and its head could not be replaced.
+                    Some(first) => {
+                        self.state().settle(said, before, lines.len());
+                        awaited.iter().for_each(|line| self.deny(line, first + last, &reason));
+                    }
+                    None => {
+                        let mut state = self.state();
+                        kept.into_iter().rev().for_each(|record| state.kept.push_front(record));
+                        awaited.iter().for_each(|_| state.count_unwritten());
+                    }
+                }
+                Err(reason)
+            }
         }
     }
 
-    fn fail(&self, reason: String) {
-        let was_failing = {
-            let mut queue = self.queue();
-            let was_failing = queue.failure().is_some();
-            queue.fail(reason.clone(), unix_s());
-            was_failing
+    fn on_written(&self, said: Option<u64>, kept: u64, lines: usize) {
+        let works_again = {
+            let mut state = self.state();
+            state.hangs = false;
+            state.settle(said, kept, lines);
+            // Lines that were given up meanwhile are still to be counted.
+            let is_over = |failure: &mut Failure| said.is_some() && failure.unwritten == 0;
+            state.failure.take_if(is_over).is_some()
         };
-        if !was_failing {
-            log_failure(&reason);
+        if works_again {
+            tracing::info!("audit log write succeeds again");
         }
         self.inner.changes.send_replace(());
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes that the disk fails, or that it `hangs`. The first failure in a row is logged.
+    fn on_failure(&self, reason: String, hangs: bool) {
+        if self.state().fail(reason.clone()) {
+            tracing::error!(
+                error = reason,
+                "audit log write failed: whatever may add refusals is refused until it succeeds, and kills work"
+            );
+        }
+        self.state().hangs = hangs;
+        self.inner.changes.send_replace(());
+    }
+
+    /// Records that the change of a line was not made.
+    fn deny(&self, line: &Record, seq: u64, why: &str) {
+        self.note_record(line.continued(unix_s(), seq, NOT_MADE, why.to_owned()));
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Notes that the disk fails. Returns true for the first failure in a row.
+    fn fail(&mut self, reason: String) -> bool {
+        match &mut self.failure {
+            Some(failure) => {
+                failure.reason = reason;
+                false
+            }
+            None => {
+                self.failure = Some(Failure { reason, since_s: unix_s(), unwritten: 0 });
+                true
+            }
+        }
+    }
+
+    /// Notes lines that are in the log: one that has `said` how many are missing, the kept ones, and all.
+    fn settle(&mut self, said: Option<u64>, kept: u64, lines: usize) {
+        self.settled += kept;
+        self.written += lines as u64;
+        if let (Some(said), Some(failure)) = (said, &mut self.failure) {
+            failure.unwritten = failure.unwritten.saturating_sub(said);
+        }
+    }
+
+    /// Counts a line that is never written.
+    fn count_unwritten(&mut self) {
+        if let Some(failure) = &mut self.failure {
+            failure.unwritten += 1;
+        }
+    }
+}
+
+impl Failure {
+    /// The first line after the failure, which says how many are missing.
+    fn resumed(&self) -> Record {
+        let entry = Entry {
+            what: "audit log resumed".to_owned(),
+            before: format!("not written since {}", UnixSeconds::from_secs(self.since_s)),
+            after: format!("{} entries were not written", self.unwritten),
+            why: self.reason.clone(),
+        };
+        Record::new(unix_s(), Actor::controller("controller", ""), entry)
     }
 }
 
@@ -230,21 +352,13 @@ impl AuditLog {
 impl Logged {
     /// Records that the change was not made after all.
     pub(crate) fn refused(self, why: impl ToString) {
-        self.continued(NOT_MADE, why.to_string());
+        self.log.deny(&self.record, self.seq, &why.to_string());
     }
 
     /// Records what became of the change.
     pub(crate) fn continued(self, after: &str, why: String) {
-        let record = self.record.continued(unix_s(), self.seq, after, why);
-        self.log.note_record(record);
+        self.log.note_record(self.record.continued(unix_s(), self.seq, after, why));
     }
-}
-
-fn log_failure(error: &str) {
-    tracing::error!(
-        error,
-        "audit log write failed: whatever may add refusals is refused until it succeeds, and kills work"
-    );
 }
 
 fn no_answer() -> String {

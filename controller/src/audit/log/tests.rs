@@ -69,12 +69,70 @@ async fn disk_that_fails_refuses_changes_until_it_works_again() {
 async fn command_does_not_wait_for_a_disk_that_hangs() {
     let directory = tempdir().unwrap();
     let log = AuditLog::open(directory.path());
-    // Without its task the log never answers, like a disk that hangs.
-    let error = log.record(gate(), entry("promote")).await.unwrap_err();
-    assert_eq!(error, NotLogged("no answer from the disk within 2 s".to_owned()));
+    let hanging = log.clone();
+    let (held, release) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let disk = std::thread::spawn(move || {
+        let _writer = hanging.inner.writer.lock().unwrap();
+        held.0.send(()).unwrap();
+        let _ = release.1.recv();
+    });
+    held.1.recv().unwrap();
+    let passes = async {
+        tokio::task::yield_now().await;
+        tokio::time::advance(LINE_MAX).await;
+    };
+    let (refused, ()) = tokio::join!(log.record(gate(), entry("promote")), passes);
+    assert_eq!(refused.unwrap_err(), NotLogged("no answer from the disk within 2 s".to_owned()));
+    // No further command waits, or takes room.
+    for _ in 0..2 * KEPT_MAX {
+        assert!(log.record(gate(), entry("apply")).await.is_err());
+    }
+    assert_eq!(log.state().kept.len(), 0);
+    drop(release.0);
+    disk.join().unwrap();
+    // The line of the command that gave up is written after all, and then denied.
+    let given_up = || log.state().noted == 1;
+    while !given_up() {
+        tokio::task::yield_now().await;
+    }
     log.record_at_start(gate(), entry("policy")).unwrap().continued("held", "a reason".to_owned());
-    log.write_batch();
+    log.write(None).unwrap();
     let lines = lines(directory.path());
-    assert_eq!(lines.len(), 2, "the line of a command that gave up is not written: {lines:?}");
-    assert_eq!((lines[1].after.as_str(), lines[1].of), ("held", Some(1)));
+    let texts: Vec<_> = lines.iter().map(|line| (line.what.as_str(), line.after.as_str(), line.of)).collect();
+    let resumed = ("audit log resumed", "2000 entries were not written", None);
+    let denied = ("promote", NOT_MADE, Some(2));
+    assert_eq!(
+        texts,
+        [resumed, ("promote", "", None), denied, ("policy", "", None), ("policy", "held", Some(4))]
+    );
+}
+
+#[test]
+fn lines_beyond_the_room_are_counted() {
+    let directory = tempdir().unwrap();
+    let path = directory.path().join(LOG);
+    fs::create_dir(&path).unwrap();
+    let log = AuditLog::open(directory.path());
+    let last = (0..KEPT_MAX + 5).map(|_| log.note(gate(), entry("kill on"))).last().unwrap();
+    assert!(log.write(None).is_err());
+    fs::remove_dir(&path).unwrap();
+    log.write(None).unwrap();
+    let lines = lines(directory.path());
+    assert_eq!(lines[0].after, "5 entries were not written");
+    assert!(lines[1..].iter().all(|line| line.late) && lines.len() == KEPT_MAX + 1);
+    assert!(log.failure().is_none() && log.state().settled >= last);
+}
+
+#[test]
+fn line_without_a_head_is_denied() {
+    let directory = tempdir().unwrap();
+    let log = AuditLog::open(directory.path());
+    let beside = directory.path().join("audit.head.new");
+    fs::create_dir(&beside).unwrap();
+    assert!(log.record_at_start(gate(), entry("promote")).is_err());
+    fs::remove_dir(&beside).unwrap();
+    log.write(None).unwrap();
+    let lines = lines(directory.path());
+    assert_eq!(lines[1].after, "0 entries were not written");
+    assert_eq!((lines[2].of, lines[2].after.as_str(), lines[2].late), (Some(1), NOT_MADE, true));
 }

@@ -1,7 +1,6 @@
 //! Logs that are written, cut by crashes, manipulated between two runs, and rotated.
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use tempfile::{TempDir, tempdir};
 
@@ -217,17 +216,4 @@ fn log_is_rotated_at_its_size_and_the_oldest_file_is_removed() {
     assert_eq!(verify(&directory).unwrap().last.seq, verified.last.seq + 1);
     fs::remove_file(files.values().next().unwrap()).unwrap();
     assert_eq!(verify(&directory).unwrap_err().kind, Kind::Removed);
-}
-
-#[test]
-fn something_else_in_the_place_of_the_log_is_an_error_until_it_is_gone() {
-    let directory = tempdir().unwrap();
-    let log = directory.path().join(LOG);
-    assert!(Command::new("mkfifo").arg(&log).status().unwrap().success());
-    let mut writer = Writer::new(directory.path());
-    let error = writer.append(&[record("a")], 0).unwrap_err().to_string();
-    assert!(error.contains("audit.log") && error.contains("cannot be written"), "{error}");
-    fs::remove_file(&log).unwrap();
-    writer.append(&[record("a")], 0).unwrap();
-    assert_eq!(verify(&directory).unwrap().lines, 1);
 }

@@ -11,13 +11,13 @@ use plimsoll_core::report::{Entered, Report};
 use plimsoll_core::rollout::gates::Judgement;
 use plimsoll_policy::RolloutPolicy;
 
-pub(super) use self::recovery::Recovery;
+pub(crate) use self::recovery::Recovery;
 use super::Brain;
 use crate::aggregators::Place;
 use crate::bucket::BucketState;
 use crate::rollout::query_gates::GateAnswer;
 use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, Ready, RolloutError, Rollouts};
-use crate::state::{Change, Evidence};
+use crate::state::Change;
 
 impl Brain {
     /// Records the evidence of a report that was entered. Evidence first sent in reports up to number `before`
@@ -33,7 +33,7 @@ impl Brain {
         place: &Place,
     ) {
         let is_recent = entered.span.is_some_and(|span| span <= EVIDENCE_SPAN_MAX);
-        let child = self.sessions.by_stream(stream);
+        let child = self.downstream.sessions.by_stream(stream);
         for (cohort, outcomes) in report.evidence.after(before) {
             let bucket = self.buckets.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
             let stage = bucket.and_then(|bucket| self.durable.stages.get(bucket.entry.as_deref()?));
@@ -48,11 +48,6 @@ impl Brain {
                 self.rollouts.weighing.leave_out(outcomes);
             }
         }
-    }
-
-    /// Requests whose outcomes were left out of the evidence for gates.
-    pub(crate) const fn evidence_left_out(&self) -> u64 {
-        self.rollouts.weighing.left_out()
     }
 
     /// Records what was weighed since the last tick.
@@ -74,9 +69,11 @@ impl Brain {
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
         let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
         // A stale aggregator has ended the canaries by now; one that is not expected back is forgotten.
-        let (aggregators, known) = (&self.aggregators, &self.durable.children);
-        let progress = self.progress.now();
-        self.liveness.forget_stale(progress, |place| aggregators.contains(place) || known.contains(place));
+        let (aggregators, known) = (&self.downstream.aggregators, &self.durable.children);
+        let progress = self.clock.progress.now();
+        self.downstream
+            .liveness
+            .forget_stale(progress, |place| aggregators.contains(place) || known.contains(place));
         let stamped = self.durable.stamp(unix_s);
         self.pending_saves.note_change(outcome.changed || renewed);
         self.pending_saves.note_wanted(outcome.saves || stamped);
@@ -98,23 +95,12 @@ impl Brain {
     /// Attaches the evidence of ended stages to their changes. Must follow everything that may move a stage,
     /// and come before the policy in force is replaced.
     pub(super) fn close_ended_stages(&mut self) {
-        self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.last_tick.at);
+        self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.clock.at);
     }
 
     /// Takes the answer to a query gate, or the error that came in its place. The next tick judges by it.
     pub(crate) fn on_gate_answer(&mut self, url: &str, query: &str, answer: GateAnswer) {
         self.rollouts.answers.insert(&self.policies.in_force, url, query, answer);
-    }
-
-    /// Leaves promotions whose gates have passed to [`promote_ready`](Self::promote_ready), which must follow once they
-    /// are recorded.
-    pub(crate) fn record_promotions_first(&mut self) {
-        self.rollouts.ready = Some(Vec::new());
-    }
-
-    /// The promotions whose gates have passed, and which are not made yet.
-    pub(crate) fn ready_promotions(&self) -> &[Ready] {
-        self.rollouts.ready.as_deref().unwrap_or_default()
     }
 
     /// Makes a promotion whose gate has passed. Returns false if it passes no longer.
@@ -194,15 +180,5 @@ impl Brain {
     /// The judgement of the gate out of an entry's present stage. `None` for an enforced entry.
     pub(crate) fn judgement(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Option<Judgement> {
         self.rollouts.judge(now, &self.durable, entry, rollout, self.stalest().as_ref())
-    }
-
-    /// The evidence of an entry's present stage so far.
-    pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
-        self.rollouts.evidence(now, entry, rollout)
-    }
-
-    /// Returns true if the gate out of canary compares no latency, because no instance reports it.
-    pub(crate) fn is_latency_unreported(&self, entry: &str) -> bool {
-        self.rollouts.is_latency_unreported(entry)
     }
 }

@@ -18,7 +18,7 @@ const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The claims of aggregators after a start without a state.
 #[derive(Debug)]
-pub(in crate::brain) struct Recovery {
+pub(crate) struct Recovery {
     until: MonoTime,
     claims: BTreeMap<Place, Claim>,
 }
@@ -40,8 +40,8 @@ impl Recovery {
 impl Brain {
     /// Returns true while aggregators are believed, because this controller has started without a state.
     pub(in crate::brain) fn recovers(&mut self, now: MonoTime) -> bool {
-        self.recovery.take_if(|recovery| now >= recovery.until);
-        self.recovery.is_some()
+        self.rollouts.recovery.take_if(|recovery| now >= recovery.until);
+        self.rollouts.recovery.is_some()
     }
 
     /// Notes that the state is older than the fleet, because an aggregator makes this controller begin the epoch `next`.
@@ -64,14 +64,16 @@ impl Brain {
     /// Takes the modes in the greeting of an aggregator that has directives of an earlier controller, and puts
     /// entries of the policy into the stages that they show. Returns true if it changed the state.
     pub(in crate::brain) fn recover(&mut self, now: MonoTime, place: &Place, report: &Report) -> bool {
-        let is_own = report.controller == Some(self.sessions.own());
+        let is_own = report.controller == Some(self.downstream.sessions.own());
         if report.identity.is_none() || is_own || !self.recovers(now) {
             return false;
         }
         let directed =
             report.modes.iter().filter_map(|(bucket, mode)| Some((bucket.clone(), mode.directed?)));
         let modes: BTreeMap<Bucket, Mode> = directed.collect();
-        let Some(recovery) = self.recovery.as_mut().filter(|_| !modes.is_empty()) else { return false };
+        let Some(recovery) = self.rollouts.recovery.as_mut().filter(|_| !modes.is_empty()) else {
+            return false;
+        };
         let (zone, name) = place;
         self.durable.loss.get_or_insert_with(|| {
             let epoch = report.epoch.unwrap_or_default().0;
@@ -93,7 +95,7 @@ impl Brain {
     /// buckets of the entry. A bucket that was killed alone says nothing about a pattern.
     fn shown_stages(&self) -> Vec<(String, Mode, Vec<String>)> {
         let mut votes: BTreeMap<String, BTreeMap<&Place, Mode>> = BTreeMap::new();
-        for (place, claim) in self.recovery.iter().flat_map(|recovery| &recovery.claims) {
+        for (place, claim) in self.rollouts.recovery.iter().flat_map(|recovery| &recovery.claims) {
             for (bucket, mode) in &claim.modes {
                 let entry = self.policies.in_force.entry(bucket);
                 let is_meant = |entry: &String| entry == bucket.as_str() || !claim.killed.contains(bucket);
@@ -112,7 +114,7 @@ impl Brain {
 
     /// Holds buckets in shadow that a kill of their own left there, below patterns that stay as they are.
     fn hold_killed_alone(&mut self) {
-        let claims = self.recovery.iter().flat_map(|recovery| recovery.claims.values());
+        let claims = self.rollouts.recovery.iter().flat_map(|recovery| recovery.claims.values());
         for claim in claims {
             for bucket in claim.killed.iter().filter(|bucket| claim.modes.get(*bucket) == Some(&Mode::Shadow))
             {

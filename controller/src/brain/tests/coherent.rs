@@ -44,17 +44,3 @@ fn policy_change_to_coherent_coins_sends_the_key_and_back_removes_it() {
         assert_eq!(sent(&fleet), [due, due], "{name}");
     }
 }
-
-#[test]
-fn key_outlives_a_restart_and_the_salt_is_the_epoch() {
-    let mut fleet = Fleet::restored(with_key(), coin("coherent"), two_zones());
-    fleet.run(1.0);
-    fleet.restarts();
-    fleet.run(1.0);
-    assert_eq!(sent(&fleet), [salted(2), salted(2)]);
-    // A child has seen a later epoch: this controller exceeds it, and so does the salt.
-    fleet.zones[0].epoch = Some(Epoch(9));
-    fleet.run(1.0);
-    assert_eq!(fleet.brain.durable().epoch, Epoch(10));
-    assert_eq!(sent(&fleet), [salted(10), salted(10)]);
-}

@@ -104,58 +104,6 @@ fn order_at_an_aggregator_kills_with_any_generation() {
 }
 
 #[test]
-fn order_that_ended_at_an_aggregator_is_learned_once_with_any_generation() {
-    // The generation at the aggregator, which is new here or not, and the generation here afterwards.
-    for (number, generation) in [(8, 8), (2, 4)] {
-        let mut fleet = fleet_of(policy(&enforced_with("")));
-        fleet.run(1.0);
-        fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-        fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet);
-        for _ in 0..2 {
-            fleet
-                .brain
-                .promote(fleet.now(), "api", None, Some(&Text::new("it was enforced before").unwrap()))
-                .unwrap();
-        }
-        fleet.run(1.0);
-        assert_eq!(modes(&fleet), [Mode::Enforce; 2]);
-        let now = fleet.now();
-        let report = fleet.zones[0].report(now);
-        let report = Report { kill: KillGeneration(number), orders: order(number, 0), ..report };
-        let stream = fleet.zones[0].stream;
-        assert!(fleet.brain.on_report(now, stream, report).unwrap(), "all aggregators are sent it");
-        assert_eq!(fleet.brain.kills().fleet(), KillGeneration(generation));
-        fleet.run(1.0);
-        assert_eq!(modes(&fleet), [Mode::Shadow; 2], "{number}");
-    }
-}
-
-#[test]
-fn order_older_than_its_end_does_not_come_back_also_after_a_restart() {
-    for restarts in [false, true] {
-        let mut fleet = fleet_of(policy(&enforced_with("")));
-        fleet.run(1.0);
-        fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-        fleet.run(1.0);
-        assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet).0);
-        fleet.run(3.0);
-        if restarts {
-            fleet.restarts();
-            fleet.run(3.0);
-        }
-        // The aggregator returns with an order that is older than the end, and another with a later one.
-        for (age_ms, generation) in [(60_000, 2), (1_000, 3)] {
-            let now = fleet.now();
-            let report = fleet.zones[0].report(now);
-            let report = Report { kill: KillGeneration(1), orders: order(1, age_ms), ..report };
-            let stream = fleet.zones[0].stream;
-            fleet.brain.on_report(now, stream, report).unwrap();
-            assert_eq!(fleet.brain.kills().fleet(), KillGeneration(generation), "{restarts} {age_ms}");
-        }
-    }
-}
-
-#[test]
 fn aggregators_away_are_those_without_a_stream() {
     let mut fleet = settled(enforced());
     assert_eq!(fleet.brain.aggregators_away().count(), 0);

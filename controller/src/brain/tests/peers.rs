@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use super::*;
-use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::EPOCH_STEP_MAX;
 use plimsoll_core::exchange::Path;
 use plimsoll_core::kill::drill::Drill;
@@ -35,22 +34,6 @@ fn later_epoch_of_a_child_is_exceeded_and_saved_before_directives_are_sent() {
 }
 
 #[test]
-fn failing_disk_does_not_delay_a_kill() {
-    let mut brain = brain();
-    let mut zone = Scripted::new("a", 1);
-    zone.exchange(&mut brain, at(0));
-    let kill = "kill_switch: true\nbuckets: { api: { limit: 1000, mode: enforce } }\n";
-    brain.on_policy(policy(kill));
-    zone.receive(&mut brain, at(10));
-    assert!(!zone.kill.is_killed());
-    brain.on_save_failed("no room".to_owned());
-    zone.receive(&mut brain, at(20));
-    assert!(zone.kill.is_killed());
-    assert_eq!(zone.mode(), Mode::Shadow);
-    assert!(brain.unsaved().is_some(), "the save is tried again");
-}
-
-#[test]
 fn client_is_rejected_with_the_port_of_an_aggregator() {
     let mut brain = brain();
     let mut client = Scripted::new("a", 1);
@@ -62,7 +45,7 @@ fn client_is_rejected_with_the_port_of_an_aggregator() {
 
 #[test]
 fn path_of_at_most_five_aggregators_is_accepted_also_with_the_id_of_the_controller() {
-    let own = brain().sessions.own();
+    let own = brain().downstream.sessions.own();
     let ids = |count: u128| (1..=count).map(|id| InstanceId(1_000 + id)).collect::<Vec<_>>();
     let with_own: Vec<InstanceId> = ids(2).into_iter().chain([own]).collect();
     for (path, judged) in [
@@ -129,13 +112,13 @@ fn loaded(report: Report) -> Report {
 
 #[track_caller]
 fn check_unmoved(brain: &mut Brain, cause: &str, stream: StreamId, report: Report) -> StreamRejected {
-    let (before, seen) = (format!("{brain:#?}"), brain.sessions.iter().count());
+    let (before, seen) = (format!("{brain:#?}"), brain.downstream.sessions.iter().count());
     let refused = brain.on_report(at(300), stream, loaded(report));
     let after = format!("{brain:#?}");
     let lines: HashSet<&str> = before.lines().collect();
     let moved: Vec<&str> = after.lines().filter(|line| !lines.contains(line)).collect();
     assert!(before == after, "{cause}: moved {moved:#?}");
-    assert_eq!(brain.sessions.iter().count(), seen, "{cause}: a session is left");
+    assert_eq!(brain.downstream.sessions.iter().count(), seen, "{cause}: a session is left");
     refused.expect_err(cause)
 }
 
@@ -156,7 +139,7 @@ fn refused_report_changes_nothing_whatever_the_cause() {
         [(KeyId(id), Tally { counts, late: Counts::ZERO })].into_iter().collect()
     };
     let ids = |ids: &[u128]| Path(ids.iter().copied().map(InstanceId).collect());
-    let own = Identity { instance: brain.sessions.own(), ..identity.clone() };
+    let own = Identity { instance: brain.downstream.sessions.own(), ..identity.clone() };
     let client = Identity { role: Role::Client, ..identity.clone() };
     let greets = |cause, report| (cause, StreamId(21), report);
     let reports = |cause, report| (cause, zone.stream, report);

@@ -49,16 +49,6 @@ fn share_that_is_never_released_is_freed_only_by_a_farewell() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
 }
 
-#[test]
-fn controller_without_any_reports_releases_no_share() {
-    let mut fleet = settled(enforced());
-    let balance = fleet.balance();
-    fleet.zones.iter_mut().for_each(|zone| zone.cut = true);
-    fleet.run(300.0);
-    assert_eq!(fleet.brain.aggregators.iter().map(|(_, source)| source.presence()).sum::<f64>(), 2.0);
-    assert_eq!(fleet.balance(), balance, "no requests are assumed");
-}
-
 /// Zone b passes less than its even part, so its credit and its passed requests differ.
 #[test]
 fn requests_during_silence_are_accounted_for_once() {
@@ -111,20 +101,6 @@ fn farewell_frees_a_share_at_once() {
 }
 
 #[test]
-fn new_process_of_an_aggregator_inherits_its_rates() {
-    let mut fleet = settled(enforced());
-    let rate = fleet.zones[1].rate("acme");
-    let mut born_again = Scripted::new("b", 3);
-    let now = fleet.now();
-    born_again.exchange(&mut fleet.brain, now);
-    assert!(fleet.brain.is_superseded(fleet.zones[1].stream), "the old process is replaced");
-    assert_eq!(born_again.rate("acme"), rate, "it is sent its rate at once");
-    fleet.zones[1] = born_again;
-    fleet.run(0.5);
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
-}
-
-#[test]
 fn late_counts_enter_the_totals_and_not_the_rate() {
     let mut fleet = settled(enforced());
     // A client of zone a reconnects after a minute and reports 120,000 requests at once.
@@ -160,18 +136,6 @@ fn silent_aggregator_expires_with_its_share_and_is_remembered_over_a_restart_unt
     fleet.run(1.0);
     assert_eq!(expired(&fleet), []);
     assert!(fleet.brain.stale_aggregators().is_empty());
-}
-
-#[test]
-fn expired_aggregator_is_remembered_for_seven_days() {
-    let mut fleet = after_silence_of(62.0, enforced());
-    fleet.unix_s += 7 * 86_400 - 120;
-    fleet.run(1.0);
-    assert_eq!(expired(&fleet).len(), 1);
-    fleet.unix_s += 120;
-    fleet.run(1.0);
-    assert_eq!(expired(&fleet), []);
-    assert_eq!(fleet.brain.known_aggregators().len(), 1);
 }
 
 #[test]

@@ -53,7 +53,10 @@ fn rates_are_sent_once_every_zone_has_shown_its_traffic() {
     // The greeting, the first counts, and the counts half a second later, which give a rate.
     for (seconds, leading) in [(0.5, false), (0.5, false), (0.5, true)] {
         fleet.run(seconds);
-        assert_eq!((fleet.brain.takeover.leading, fleet.zones[0].rate("acme").is_some()), (leading, leading));
+        assert_eq!(
+            (fleet.brain.downstream.takeover.leading, fleet.zones[0].rate("acme").is_some()),
+            (leading, leading)
+        );
     }
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
 }
@@ -94,9 +97,9 @@ fn restarted_controller_leaves_zones_on_their_holds_until_traffic_is_known() {
     }
     fleet.run(0.5);
     assert_eq!((fleet.zones[0].ratio("acme"), fleet.zones[0].hold()), (ratio, hold));
-    assert!(!fleet.brain.takeover.leading);
+    assert!(!fleet.brain.downstream.takeover.leading);
     fleet.run(0.5);
-    assert!(fleet.brain.takeover.leading);
+    assert!(fleet.brain.downstream.takeover.leading);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
     fleet.run(20.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);

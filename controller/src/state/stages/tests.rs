@@ -196,15 +196,6 @@ fn every_transition_has_one_result() {
 }
 
 #[test]
-fn mode_raised_during_a_kill_is_dropped() {
-    let mut durable = at(Shadow, Shadow, None);
-    durable.on_policy(&policy(Shadow, false, true));
-    durable.on_policy(&policy(Enforce, false, true));
-    durable.on_policy(&policy(Enforce, false, false));
-    assert_eq!((durable.stages["b"].stage, durable.stages["b"].pending), (Shadow, None));
-}
-
-#[test]
 fn return_from_a_held_policy_raises_nothing() {
     let mut durable = at(Enforce, Enforce, None);
     durable.on_held(&policy(Shadow, false, false), &policy(Enforce, false, false));

@@ -24,9 +24,6 @@ pub(crate) enum ReadError {
     /// The operating system refused to read it.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file is larger than any state.
-    #[error("it has more than {STATE_BYTES_MAX} bytes")]
-    TooLarge,
     /// The header is that of another version.
     #[error("its format is version {0}, and this build reads version {VERSION}")]
     Version(String),
@@ -48,11 +45,7 @@ pub(super) fn read(path: &Path) -> Result<Option<DurableState>, ReadError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found?,
     };
-    let bytes = regular_file::read(path, STATE_BYTES_MAX)?;
-    if bytes.len() > STATE_BYTES_MAX {
-        return Err(ReadError::TooLarge);
-    }
-    decode(&bytes).map(Some)
+    decode(&regular_file::read_whole(path, STATE_BYTES_MAX)?).map(Some)
 }
 
 /// Makes a regular file readable by its owner alone, for the fleet's key is in it. Errors are ignored: some file
@@ -83,18 +76,13 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<DurableState, ReadError> {
     if found == header(body).as_bytes() {
         return Ok(serde_json::from_slice(body)?);
     }
-    let found = std::str::from_utf8(found).map_err(|_| ReadError::Header)?;
-    let rest = found.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(' ')).ok_or(ReadError::Header)?;
-    match rest.split_once(' ') {
-        Some((VERSION, rest)) if rest.starts_with(CHECKSUM) => Err(ReadError::Checksum),
-        Some((version, _)) if is_version(version) => Err(ReadError::Version(version.to_owned())),
+    match std::str::from_utf8(found).unwrap_or_default().split(' ').collect::<Vec<_>>()[..] {
+        [MAGIC, VERSION, CHECKSUM, ..] => Err(ReadError::Checksum),
+        [MAGIC, version, ..] if version != VERSION && version.parse::<u16>().is_ok() => {
+            Err(ReadError::Version(version.to_owned()))
+        }
         _ => Err(ReadError::Header),
     }
-}
-
-/// Returns true for another version than this one.
-fn is_version(text: &str) -> bool {
-    text != VERSION && text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn header(body: &[u8]) -> String {

@@ -3,9 +3,6 @@
 //!
 //! A directory that cannot be written keeps no controller from starting: it is tried again with every save.
 
-#[cfg(test)]
-#[cfg(unix)]
-mod damage;
 mod file;
 #[cfg(test)]
 mod tests;

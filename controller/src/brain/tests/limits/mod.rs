@@ -169,7 +169,11 @@ fn limit_of_zero_denies_in_every_directive() {
             (Some(DropRatio::ALL), Some(Rate::ZERO), Some(Rate::ZERO))
         );
         assert_eq!(fleet.zones[0].hold(), None, "a hold would outlive the limit of zero");
-        assert_eq!(fleet.brain.takeover.leading, step >= 2, "it denies also before rates are sent");
+        assert_eq!(
+            fleet.brain.downstream.takeover.leading,
+            step >= 2,
+            "it denies also before rates are sent"
+        );
         fleet.run(0.5);
     }
 }

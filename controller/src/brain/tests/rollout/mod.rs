@@ -11,7 +11,6 @@ use super::*;
 use crate::brain::LimitAnswer;
 use crate::brain::held_policy::AckError;
 use crate::rollout::RolloutError;
-use crate::rollout::query_gates::GateAnswer;
 use crate::state::Cause;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
@@ -74,54 +73,6 @@ fn operator_promotes_and_aborts_and_errors_give_reasons() {
 
     fleet.brain.on_policy(of("shadow", "kill_switch: true\n"));
     assert_eq!(fleet.brain.promote(now, "api", None, Some(&text("now"))), Err(RolloutError::Killed));
-}
-
-#[test]
-fn promotion_with_a_reason_skips_canary() {
-    let mut fleet = Fleet::new(of("shadow", ""), two_zones());
-    fleet.run(5.0);
-    let now = fleet.now();
-    let enforce = Some(Mode::Enforce);
-    let refused = fleet.brain.promote(now, "api", enforce, None).unwrap_err().to_string();
-    assert!(refused.contains("from shadow to enforce") && refused.contains("canary is skipped"), "{refused}");
-    let change = fleet.brain.promote(now, "api", enforce, Some(&text("it was before"))).unwrap();
-    assert_eq!((change.from, change.to, change.cause), (Some(Mode::Shadow), Mode::Enforce, Cause::Forced));
-    assert_eq!(change.why.last().unwrap(), "canary is skipped");
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Enforce);
-    for to in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
-        let refused = fleet.brain.promote(now, "api", Some(to), Some(&text("again"))).unwrap_err();
-        assert_eq!(refused, RolloutError::Reached { entry: "api".to_owned(), stage: Mode::Enforce });
-    }
-    assert_eq!(fleet.brain.abort("api", None).unwrap().unwrap().from, Some(Mode::Enforce));
-}
-
-#[test]
-fn promotion_without_required_gates_needs_no_reason() {
-    let text = "buckets: { api: { limit: 1000 } }\nrollout: { require_gates: false }\n";
-    let mut fleet = Fleet::new(policy(text), two_zones());
-    assert_eq!(fleet.brain.promote(at(0), "api", None, None).unwrap().cause, Cause::Promote);
-}
-
-#[test]
-fn drops_above_the_canary_gate_return_to_shadow_within_one_tick() {
-    let mut fleet = Fleet::new(of("canary", ""), two_zones());
-    fleet.run(5.0);
-    assert_eq!(mode(&fleet), Mode::Canary);
-    report_evidence(&mut fleet, Mode::Canary, 10_000, 10);
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Canary, "0.1 % is allowed");
-    report_evidence(&mut fleet, Mode::Shadow, 10_000, 10_000);
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Canary, "evidence of another mode does not count");
-    report_evidence(&mut fleet, Mode::Canary, 10_000, 20);
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Shadow);
-    let last = fleet.brain.durable().history.back().unwrap().clone();
-    assert_eq!((last.cause, last.evidence.unwrap().canary.refused), (Cause::Breach, 60));
-    fleet.restarts();
-    fleet.run(5.0);
-    assert_eq!(mode(&fleet), Mode::Shadow);
 }
 
 #[test]
@@ -251,78 +202,6 @@ fn starved_tenant_is_held_also_after_a_restart() {
     assert_eq!(held(&fleet), [expected]);
 }
 
-#[test]
-fn query_gate_holds_up_promotion_and_ends_a_canary() {
-    let queries = "queries: [ { name: tickets, url: http://p, query: t, max: 20 } ]";
-    let of = |mode: &str, queries: &str| {
-        policy(&format!(
-            "buckets: {{ api: {{ limit: 1000, mode: {mode} }} }}\nrollout: {{ min_samples: 1, shadow: {{ min_days: 0 }}, \
-             canary: {{ min_hours: 0 }}, {queries} }}\n"
-        ))
-    };
-    let answers = |fleet: &mut Fleet, value: Result<f64, &str>| {
-        let (valid_for, value) = (Duration::from_secs(90), value.map_err(ToOwned::to_owned));
-        let answer = GateAnswer { at: fleet.now(), valid_for, value };
-        fleet.brain.on_gate_answer("http://p", "t", answer);
-    };
-    let mut fleet = Fleet::new(of("shadow", queries), two_zones());
-    fleet.run(5.0);
-    let promote = |fleet: &mut Fleet| fleet.brain.promote(fleet.now(), "api", None, None);
-    let report = |fleet: &mut Fleet| {
-        let now = fleet.now();
-        for zone in &mut fleet.zones {
-            let mut report = zone.report(now);
-            let mut evidence = Evidence::default();
-            let cohort = CohortKey { bucket: bucket(), mode: Mode::Shadow, side: Side::Control };
-            evidence.add(&cohort, &Outcomes { offered: 1_000, ..Outcomes::default() }, 1);
-            report.evidence = Batches::one(report.seq, evidence);
-            fleet.brain.on_report(now, zone.stream, report).unwrap();
-        }
-        fleet.tick();
-    };
-    report(&mut fleet);
-    // Without an answer, with an error, beyond its bound, and too old.
-    for (answer, why) in [
-        (None, "tickets has no answer yet"),
-        (Some(Err("it is away")), "tickets is unknown: it is away"),
-        (Some(Ok(20.5)), "tickets is 20.5, above the maximum of 20"),
-    ] {
-        if let Some(answer) = answer {
-            answers(&mut fleet, answer);
-        }
-        let RolloutError::Gate { why: against, .. } = promote(&mut fleet).unwrap_err() else { panic!() };
-        assert_eq!(against, [why, "the evidence rests on 2 instances alone"]);
-    }
-    answers(&mut fleet, Ok(20.0));
-    fleet.run(91.0);
-    assert!(promote(&mut fleet).unwrap_err().to_string().contains("tickets has an answer 91 s old"));
-    answers(&mut fleet, Ok(20.0));
-    let change = promote(&mut fleet).unwrap();
-    assert_eq!((change.cause, change.evidence.unwrap().queries[0].value), (Cause::Promote, Some(20.0)));
-
-    // In canary an error waits, even over a restart, and a value beyond its bound ends the canary within a
-    // tick.
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Canary);
-    answers(&mut fleet, Err("it is away"));
-    fleet.run(200.0);
-    fleet.restarts();
-    fleet.run(10.0);
-    assert_eq!(mode(&fleet), Mode::Canary);
-    answers(&mut fleet, Ok(21.0));
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Shadow);
-    let last = fleet.brain.durable().history.back().unwrap().clone();
-    assert_eq!((last.cause, last.why[0].as_str()), (Cause::Breach, "tickets is 21, above the maximum of 20"));
-
-    // A policy without the gate drops its answer: the answer does not count when the gate comes back.
-    fleet.brain.on_policy(of("shadow", "auto_promote: false"));
-    assert!(fleet.brain.evidence(fleet.now(), "api", &rollout_of(&fleet)).queries.is_empty());
-    fleet.brain.on_policy(of("shadow", queries));
-    let found = fleet.brain.evidence(fleet.now(), "api", &rollout_of(&fleet)).queries;
-    assert_eq!(found[0].unknown.as_deref(), Some("has no answer yet"));
-}
-
 fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
     fleet.brain.policy().bucket(&bucket()).unwrap().rollout.clone()
 }
@@ -331,7 +210,7 @@ fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
 fn counted(fleet: &mut Fleet) -> u64 {
     fleet.tick();
     let rollout = &fleet.brain.policy().bucket(&bucket()).unwrap().rollout;
-    fleet.brain.evidence(fleet.now(), "api", rollout).canary.offered
+    fleet.brain.rollouts.evidence(fleet.now(), "api", rollout).canary.offered
 }
 
 #[test]
@@ -407,7 +286,7 @@ fn hostile_aggregator_weighs_by_the_instances_that_it_claims() {
         fleet.brain.on_report(now, zone.stream, report).unwrap();
     }
     fleet.tick();
-    let canary = fleet.brain.evidence(fleet.now(), "api", &rollout_of(&fleet)).canary;
+    let canary = fleet.brain.rollouts.evidence(fleet.now(), "api", &rollout_of(&fleet)).canary;
     assert_eq!((canary.offered, canary.instances), (3 * 1_000 + 2 * 500, 32));
 }
 

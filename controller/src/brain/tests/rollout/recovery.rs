@@ -95,7 +95,8 @@ fn claim_counts_once_and_for_a_while() {
     assert_eq!(again(&mut fleet, &|zone| zone.board = directed("z", 9, Enforce).board), Canary);
     // The first claim of one that has only what this controller sent it.
     let mut late = directed("z2", 2, Shadow);
-    let report = Report { controller: Some(fleet.brain.sessions.own()), ..late.report(MonoTime::ZERO) };
+    let report =
+        Report { controller: Some(fleet.brain.downstream.sessions.own()), ..late.report(MonoTime::ZERO) };
     assert!(report.modes.values().any(|mode| *mode == ReportedMode { directed: Some(Shadow), unapplied: 0 }));
     fleet.brain.on_report(fleet.now(), late.stream, report).unwrap();
     assert_eq!(stage(&fleet.brain), Canary);

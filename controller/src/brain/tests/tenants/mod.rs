@@ -49,35 +49,6 @@ fn limit_is_divided_by_weight_above_the_floors() {
     }
 }
 
-/// Max-min fairness with equal weights, computed naively: a tenant that offers less than an even part gets
-/// all of it, and the others divide the rest.
-fn max_min(mut left: f64, offered: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..offered.len()).collect();
-    order.sort_by(|a, b| offered[*a].total_cmp(&offered[*b]));
-    let mut given = vec![0.0; offered.len()];
-    for (served, at) in order.into_iter().enumerate() {
-        given[at] = offered[at].min(left / (offered.len() - served) as f64);
-        left -= given[at];
-    }
-    given
-}
-
-#[test]
-fn fifty_tenants_of_equal_weight_get_their_max_min_shares() {
-    let names: Vec<String> = (1..=50).map(|n| format!("t{n:02}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let sum: f64 = (1..=50).map(|n| 1.0 / f64::from(n)).sum();
-    let offered: Vec<f64> = (1..=50).map(|n| 3.0 * LIMIT / f64::from(n) / sum).collect();
-    let listed: Vec<String> = names.iter().map(|name| format!("{name}: {{ weight: 1 }}")).collect();
-    let policy = policy_of(&enforced_with(""), &tenants(&listed.join(", "), 0));
-    let offers: Vec<(&str, f64)> = names.iter().copied().zip(offered.iter().copied()).collect();
-    let passing = steady(policy, &offers).passing(20.0, &names);
-    check_near(passing.iter().sum(), LIMIT, 0.01 * LIMIT);
-    for ((name, passing), expected) in names.iter().zip(&passing).zip(max_min(LIMIT, &offered)) {
-        assert!((passing / expected - 1.0).abs() < 0.05, "{name}: {passing} is not {expected}");
-    }
-}
-
 #[test]
 fn tenant_limit_holds_even_with_capacity_to_spare() {
     for limit in ["1000", "unlimited", "{ learned: { percentile: 95 } }"] {
@@ -372,7 +343,7 @@ fn bucket_that_an_aggregator_is_subscribed_to_stays() {
     assert_eq!(brain.buckets.as_slice().len(), 3);
     let given_up = Report { unsubscriptions: junk(0..1), ..asking(&zone, 101, vec![]) };
     brain.on_report(at(3_000_000), zone.stream, given_up).unwrap();
-    let child = brain.sessions.by_stream(zone.stream).unwrap();
+    let child = brain.downstream.sessions.by_stream(zone.stream).unwrap();
     assert!(!child.is_subscribed(&junk(0..1)[0]) && child.is_subscribed(&junk(1..2)[0]));
 }
 
@@ -400,7 +371,7 @@ fn aggregator_is_posted_what_it_asked_for_and_nothing_while_it_is_away() {
     let mut fleet = Fleet::new(policy(&text), Vec::new());
     let of = |fleet: &mut Fleet, zone: &Scripted| -> Vec<Bucket> {
         let place = (zone.identity.zone.clone(), zone.identity.name.clone());
-        let board = fleet.brain.aggregators.board_mut(&place).unwrap();
+        let board = fleet.brain.downstream.aggregators.board_mut(&place).unwrap();
         board.iter().map(|(bucket, _)| bucket.clone()).collect()
     };
     let (asker, other) = (Scripted::new("a", 1), Scripted::new("b", 2));

@@ -1,14 +1,17 @@
-//! The log of aggregators that go stale, expire or return, and of two processes under one name. Connections
-//! and farewells are logged by the driver of their streams.
+//! Logs what changes in the brain by itself: aggregators that go stale, expire or return, other controllers, stages of
+//! rollouts and boosts that end. Returns to shadow that no operator ordered are also recorded in the audit log.
 
 use std::collections::BTreeSet;
 
 use plimsoll_admin::other_controllers;
+use plimsoll_policy::Policy;
 use plimsoll_proto::shared::Shared;
 
 use crate::aggregators::Place;
 use crate::aggregators::leadership::LostLead;
+use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
+use crate::state::{Cause, Change};
 
 /// The aggregators in each state that is logged.
 #[derive(Debug, Default)]
@@ -19,26 +22,26 @@ struct Snapshot {
     in_conflict: BTreeSet<Place>,
 }
 
-/// Logs every change, beginning with the aggregators that expired before the start.
-pub(crate) async fn follow(brain: Shared<Brain>) {
+/// Logs every change forever, beginning with the aggregators that expired before the start.
+pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
     let mut wakeups = brain.changes();
     let mut logged = Snapshot::default();
+    let (mut number, mut since_s) =
+        brain.with(|brain, _| (brain.durable().changes, brain.durable().ticked_s));
     while wakeups.changed().await.is_ok() {
-        let (current, cut, others, lost) = brain.with(|brain, now| {
+        let (current, others, lost, cut, changes) = brain.with(|brain, now| {
             let others = brain.leadership.others.take_unlogged(now);
-            let lost = brain.leadership.take_unlogged(now);
-            (Snapshot::of(brain), brain.sessions.take_cut(), others, lost)
+            let (lost, cut) = (brain.leadership.take_unlogged(now), brain.downstream.sessions.take_cut());
+            let now_s = brain.durable().ticked_s;
+            if let (Some(since_s), Some(now_s)) = (since_s, now_s) {
+                log_ended_boosts(brain.policy(), since_s, now_s);
+            }
+            since_s = now_s;
+            let changes = brain.durable().history.iter().rev().take_while(|change| change.number > number);
+            (Snapshot::of(brain), others, lost, cut, changes.cloned().collect::<Vec<Change>>())
         });
         other_controllers::log(others);
-        if let Some(LostLead { to, through }) = lost {
-            tracing::error!(
-                epoch = to.epoch.0,
-                instance = to.instance.map(tracing::field::debug),
-                through,
-                "another controller leads: this one sends no values, and its zones live on their holds. Stop one of the two; if \
-                 this one stays, restart it"
-            );
-        }
+        lost.iter().for_each(log_lost_lead);
         for (aggregator, requests) in cut {
             tracing::warn!(
                 zone = %aggregator.zone, aggregator = %aggregator.name, requests,
@@ -48,15 +51,53 @@ pub(crate) async fn follow(brain: Shared<Brain>) {
         }
         current.log(&logged);
         logged = current;
+        for change in changes.iter().rev() {
+            number = change.number;
+            log_change(change);
+            if matches!(change.cause, Cause::Breach | Cause::Stale) {
+                audit.note(Actor::controller("gate", ""), Entry::of_change("return", change));
+            }
+        }
+    }
+}
+
+fn log_lost_lead(LostLead { to, through }: &LostLead) {
+    tracing::error!(
+        epoch = to.epoch.0,
+        instance = to.instance.map(tracing::field::debug),
+        through,
+        "another controller leads: this one sends no values, and its zones live on their holds. Stop one of the two; if \
+         this one stays, restart it"
+    );
+}
+
+fn log_ended_boosts(policy: &Policy, since_s: i64, now_s: i64) {
+    for (tenant, boost) in policy.boosts_ended(since_s, now_s) {
+        let (factor, weight) = (boost.factor, policy.tenant(tenant).weight.get());
+        tracing::info!(%tenant, factor, weight, "boost ended");
+    }
+}
+
+fn log_change(change: &Change) {
+    let Change { entry, to, cause, why, .. } = change;
+    let (from, why) = (change.from.map(|from| from.as_str()), why.join("; "));
+    match cause {
+        Cause::Edit | Cause::Drift => {
+            tracing::info!(entry, mode = %to, cause = cause.as_str(), why, "rollout evidence begins anew");
+        }
+        Cause::Breach | Cause::Stale | Cause::Lost | Cause::Forced => {
+            tracing::warn!(entry, from, %to, cause = cause.as_str(), why, "stage changed");
+        }
+        _ => tracing::info!(entry, from, %to, cause = cause.as_str(), why, "stage changed"),
     }
 }
 
 impl Snapshot {
     fn of(brain: &Brain) -> Self {
         let in_conflict =
-            brain.aggregators.iter().filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
+            brain.downstream.aggregators.iter().filter(|(_, aggregator)| brain.has_name_conflict(aggregator));
         Self {
-            registered: brain.aggregators.iter().map(|(place, _)| place.clone()).collect(),
+            registered: brain.downstream.aggregators.iter().map(|(place, _)| place.clone()).collect(),
             stale: brain.stale_aggregators(),
             expired: brain.durable().expired.iter().map(|expired| expired.place()).collect(),
             in_conflict: in_conflict.map(|(place, _)| place.clone()).collect(),

@@ -168,7 +168,7 @@ fn other_things_in_the_place_of_the_state_file_are_put_aside() {
         ("a device", &|path| symlink("/dev/zero", path).unwrap()),
         ("No such file", &|path| symlink("nowhere", path).unwrap()),
         ("symbolic links", &|path| symlink(FILE, path).unwrap()),
-        ("more than", &|path| File::create(path).unwrap().set_len(1 << 40).unwrap()),
+        ("larger than", &|path| File::create(path).unwrap().set_len(1 << 40).unwrap()),
         ("header", &|path| fs::write(path, vec![b'x'; 1 << 20]).unwrap()),
     ];
     for (reason, make) in makes {

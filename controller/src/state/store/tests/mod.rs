@@ -1,5 +1,7 @@
 //! The store on real directories: restarts, damaged files, permissions and a disk that refuses.
 
+mod damage;
+
 use plimsoll_core::directive::Epoch;
 
 use super::*;
@@ -46,53 +48,6 @@ fn state_file_is_readable_by_its_owner_alone() {
     set(&beside);
     store.save(&state(2)).unwrap();
     assert_eq!(mode(), 0o600);
-}
-
-#[test]
-fn unreadable_state_is_a_loss_and_not_a_first_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join(FILE);
-    let change = |at: usize| {
-        let mut bytes = fs::read(&file).unwrap();
-        bytes[at] ^= 1;
-        fs::write(&file, bytes).unwrap();
-    };
-    let end = || fs::read(&file).unwrap().len() - 1;
-    let damages: [(&dyn Fn(), &str); 8] = [
-        (&|| fs::write(&file, "this is no state").unwrap(), "header"),
-        (&|| fs::remove_file(&file).unwrap(), "missing"),
-        (&|| fs::write(&file, b"").unwrap(), "header"),
-        (&|| fs::write(&file, "plimsoll-state 2 xxh3 0123456789abcdef\n{}").unwrap(), "version 2"),
-        (&|| fs::write(&file, "plimsoll-state 1 xxh3 0123456789abcdef\n{}").unwrap(), "checksum"),
-        (&|| change(end()), "checksum"),
-        (&|| change(25), "checksum"),
-        (&|| File::options().write(true).open(&file).unwrap().set_len(100).unwrap(), "checksum"),
-    ];
-    for (damage, reason) in damages {
-        let (store, _) = open(directory.path());
-        store.save(&state(9)).unwrap();
-        drop(store);
-        damage();
-        let (_store, opened) = open(directory.path());
-        let loss = opened.loss.unwrap();
-        assert!(loss.contains(reason), "{loss}");
-        assert_eq!(opened.durable, DurableState::lost());
-    }
-    assert!(directory.path().join("controller.state.unreadable-7").exists(), "every damaged file is kept");
-}
-
-#[test]
-fn state_of_a_later_format_with_a_right_checksum_is_a_loss() {
-    let directory = tempfile::tempdir().unwrap();
-    let (store, _) = open(directory.path());
-    store.save(&state(9)).unwrap();
-    drop(store);
-    let body = r#"{"epoch":"nine"}"#;
-    let text = format!("plimsoll-state 1 xxh3 {:016x}\n{body}", xxhash_rust::xxh3::xxh3_64(body.as_bytes()));
-    fs::write(directory.path().join(FILE), text).unwrap();
-    let opened = open(directory.path()).1;
-    assert!(opened.loss.unwrap().contains("cannot read its content"));
-    assert_eq!(opened.durable, DurableState::lost());
 }
 
 #[test]
