@@ -118,7 +118,7 @@ impl Soaked {
             .map(|(zone, parent)| service(directory.path(), ZONES[zone], parent, FREE));
         let flags =
             ["sidecar", "--zone", ZONES[0], "--service", "demo", "--aggregator", &of_a, "--rules", &rules];
-        let ports = ["--no-sockets", "--rls", FREE, "--http", FREE, "--admin", FREE, "--certs"];
+        let ports = ["--rls", FREE, "--http", FREE, "--admin", FREE, "--certs"];
         let sidecar = Process::start(&[&flags[..], &ports, &[&path("zone-a-service")]].concat());
 
         let targets =

@@ -7,11 +7,9 @@ use clap::{Parser, Subcommand};
 use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin_client::AdminError;
+use crate::admin_client::{AdminArgs, AdminError};
 use crate::cmd::credentials::{self, certs, tokens};
-use crate::cmd::fleet::{acknowledge, forget, status};
-use crate::cmd::quota::{QuotaArgs, operator};
-use crate::cmd::{apply, audit, check, history, kill, rollout, service, simulate};
+use crate::cmd::{apply, audit, check, history, kill, quota, rollout, service, simulate, state, status};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -21,8 +19,8 @@ const EXIT_USAGE: u8 = 2;
 const EXIT_FAILURE: u8 = 1;
 
 const AFTER_HELP: &str = "\
-Commands for operators take the address of the controller, its CA and a token from flags, from the environment, or \
-from ~/.config/plimsoll/config.yaml with the keys controller, ca and token_file.";
+Commands for operators take the address of the controller, its CA and a token from flags or from the environment: \
+PLIMSOLL_CONTROLLER_ADMIN, PLIMSOLL_CA and PLIMSOLL_TOKEN_FILE.";
 
 /// Distributed load shedding for service fleets: each instance drops the excess itself, without a network
 /// call per request
@@ -57,38 +55,55 @@ enum Command {
     Aggregator(plimsoll_aggregator::Args),
     /// Run a sidecar, which decides for proxies and for services that cannot embed the client
     Sidecar(plimsoll_sidecar::Args),
-    Quota(QuotaArgs),
+    Quota(quota::QuotaArgs),
     /// Run the demo service: HTTP behind the middleware
     Service(service::Args),
     Load(load::Args),
-    Status(status::StatusArgs),
-    Kill(kill::KillArgs),
+    /// Show the controller, every bucket and every aggregator
+    ///
+    /// `refused` is the share of the last 10 s that coins and guards refused, by counts. `law` is the share that the control
+    /// law means to refuse now, with its reason; in shadow, as `would refuse`, it is not carried out.
+    ///
+    /// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
+    Status(AdminArgs),
+    #[command(subcommand)]
+    Kill(kill::KillCommand),
     Check(check::CheckArgs),
-    History(history::HistoryArgs),
-    Rollout(rollout::RolloutArgs),
-    Diff(apply::DiffArgs),
+    #[command(subcommand)]
+    History(history::HistoryCommand),
+    #[command(subcommand)]
+    Rollout(rollout::RolloutCommand),
+    /// Show how the policy that the controller holds back differs from the one in force
+    ///
+    /// Exit code 0: the files are in force; 1: they are held back or refused, or no controller answers; 2: invalid
+    /// arguments.
+    Diff(AdminArgs),
     Apply(apply::ApplyArgs),
-    Forget(forget::ForgetArgs),
-    AcknowledgeLoss(acknowledge::AcknowledgeArgs),
+    Forget(state::ForgetArgs),
+    /// Acknowledge that the controller has lost its state, or runs on an older one
+    ///
+    /// It ends the warning in status, metrics and alerts, and changes no stage and no kill: compare them before with what
+    /// should be enforced. Exit code 0: acknowledged, or nothing was lost; 1: no controller answers.
+    AcknowledgeLoss(AdminArgs),
     Simulate(simulate::SimulateArgs),
-    Certs(certs::CertsArgs),
-    Tokens(tokens::TokensArgs),
-    Audit(audit::AuditArgs),
+    #[command(subcommand)]
+    Certs(certs::CertsCommand),
+    #[command(subcommand)]
+    Tokens(tokens::TokensCommand),
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
 }
 
 impl Plimsoll {
     /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
-        let is_tier = match &self.command {
-            Command::Controller(_) | Command::Aggregator(_) | Command::Sidecar(_) | Command::Service(_) => {
-                true
-            }
-            Command::Quota(args) => args.command.is_none(),
-            _ => false,
-        };
-        // The log of the database of a quota server is of interest only if it fails.
-        let default = match self.command {
-            _ if is_tier => "info,fjall=warn,lsm_tree=warn",
+        let default = match &self.command {
+            // The log of the history's database is of interest only if it fails.
+            Command::Controller(_)
+            | Command::Aggregator(_)
+            | Command::Sidecar(_)
+            | Command::Service(_)
+            | Command::Quota(quota::QuotaArgs { command: None, .. }) => "info,fjall=warn,lsm_tree=warn",
             // The command prints what a tier would log.
             Command::Certs(_) => "warn,plimsoll_tls=off",
             _ => "warn",
@@ -96,50 +111,42 @@ impl Plimsoll {
         if let Err(error) = logging::start(self.log.as_deref().unwrap_or(default), self.log_format) {
             return complain(EXIT_USAGE, &error);
         }
-        match self.command {
-            Command::Check(args) => check::run(&args).unwrap_or_else(|error| complain(EXIT_USAGE, &error)),
-            Command::History(args) => history::run(&args).unwrap_or_else(failed),
-            Command::Rollout(args) => rollout::run(&args).unwrap_or_else(failed),
-            Command::Diff(args) => apply::diff(&args).unwrap_or_else(failed),
-            Command::Apply(args) => apply::run(&args).unwrap_or_else(failed),
-            Command::Status(args) => status::run(&args).unwrap_or_else(failed),
-            Command::Certs(args) => certs::run(&args).unwrap_or_else(failed),
-            Command::Tokens(args) => tokens::run(&args).unwrap_or_else(failed),
-            Command::Audit(args) => audit::run(&args).unwrap_or_else(failed),
-            Command::AcknowledgeLoss(args) => acknowledge::run(&args).unwrap_or_else(failed),
-            Command::Forget(args) => forget::run(&args).unwrap_or_else(failed),
-            Command::Kill(args) => kill::run(args).unwrap_or_else(failed),
-            Command::Simulate(args) => {
-                simulate::run(&args).unwrap_or_else(|error| complain(EXIT_FAILURE, &error))
-            }
+        let done = match self.command {
+            Command::Check(args) => check::run(&args),
+            Command::History(command) => history::run(&command),
+            Command::Rollout(command) => rollout::run(&command),
+            Command::Diff(admin) => apply::diff(&admin),
+            Command::Apply(args) => apply::run(&args),
+            Command::Status(admin) => status::run(&admin),
+            Command::Certs(command) => certs::run(&command),
+            Command::Tokens(command) => tokens::run(&command),
+            Command::Audit(command) => audit::run(&command),
+            Command::AcknowledgeLoss(admin) => state::acknowledge_loss(&admin),
+            Command::Forget(args) => state::forget(&args),
+            Command::Kill(command) => kill::run(&command),
+            Command::Simulate(args) => simulate::run(&args),
+            Command::Quota(quota::QuotaArgs { command: Some(command), .. }) => quota::run(&command),
+            Command::Quota(args) => until_done(|shutdown| plimsoll_quota::run(args.server, shutdown)),
             Command::Up(args) => until_done(|shutdown| up::run(args, shutdown)),
             Command::Load(args) => until_done(|shutdown| load::run(args, shutdown)),
             Command::Sidecar(args) => until_done(|shutdown| plimsoll_sidecar::run(args, shutdown)),
-            Command::Quota(QuotaArgs { command: Some(command), .. }) => {
-                operator::run(&command).unwrap_or_else(failed)
-            }
-            Command::Quota(QuotaArgs { command: None, server }) => {
-                until_done(|shutdown| plimsoll_quota::run(server, shutdown))
-            }
             Command::Service(args) => until_done(|shutdown| service::run(args, shutdown)),
             Command::Controller(args) => until_done(|shutdown| plimsoll_controller::run(args, shutdown)),
             Command::Aggregator(args) => until_done(|shutdown| plimsoll_aggregator::run(args, shutdown)),
-        }
+        };
+        done.unwrap_or_else(|error| {
+            complain(if is_usage(&error) { EXIT_USAGE } else { EXIT_FAILURE }, &error)
+        })
     }
 }
 
 /// Runs a command on its own runtime, with a token that Ctrl-C and SIGTERM cancel.
-fn until_done<F, E>(run: impl FnOnce(CancellationToken) -> F) -> ExitCode
+fn until_done<F, E>(run: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), E>>,
     E: Into<anyhow::Error>,
 {
-    raise_descriptors();
-    shutdown::run_until_signal(run).map_or_else(failed, |()| ExitCode::SUCCESS)
-}
-
-/// Raises the limit of descriptors, because each connection takes one.
-fn raise_descriptors() {
+    // Each connection takes a descriptor.
     match descriptors::raise() {
         Ok(raised) => {
             let (inherited, limit, children) = (raised.inherited, raised.limit, raised.children());
@@ -147,6 +154,7 @@ fn raise_descriptors() {
         }
         Err(error) => tracing::warn!(%error, "limit of open files stays as it is"),
     }
+    shutdown::run_until_signal(run).map(|()| ExitCode::SUCCESS)
 }
 
 /// Returns true if the arguments or their files are at fault, so that the same command fails again.
@@ -163,10 +171,6 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<plimsoll_client::BuildError>()
         || error.is::<service::TrustError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
-}
-
-fn failed(error: anyhow::Error) -> ExitCode {
-    complain(if is_usage(&error) { EXIT_USAGE } else { EXIT_FAILURE }, &error)
 }
 
 /// Prints an error with its causes on standard error.

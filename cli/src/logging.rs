@@ -14,7 +14,6 @@ use tracing_subscriber::layer;
 use tracing_subscriber::prelude::*;
 
 use crate::output::Pipe;
-use crate::terminal::AboveTable;
 
 /// The interval at which a module of a library logs a warning.
 const WARNING_EVERY: Duration = Duration::from_secs(10);
@@ -41,7 +40,7 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let filter: Targets = filter.parse().with_context(invalid)?;
     let colours =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = fmt::layer().with_writer(|| AboveTable::new(Pipe(std::io::stderr()))).with_ansi(colours);
+    let lines = fmt::layer().with_writer(|| Pipe(std::io::stderr())).with_ansi(colours);
     let log = tracing_subscriber::registry().with(filter).with(Warnings::default());
     match format {
         LogFormat::Text => log.with(lines).init(),

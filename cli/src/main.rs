@@ -3,13 +3,12 @@
 mod admin_client;
 mod cmd;
 mod command;
-#[cfg(test)]
-mod docs;
 mod load;
 mod logging;
 mod output;
 mod shutdown;
-mod terminal;
+#[cfg(test)]
+mod tests;
 mod up;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use plimsoll_core::names::Text;
 use serde::Serialize;
 
 /// The format of an answer on standard output.
@@ -111,6 +112,36 @@ pub(crate) fn json_line(out: &mut dyn Write, document: &impl Serialize) -> anyho
     written.context("cannot write to standard output")
 }
 
+/// The widest column that is padded.
+const WIDTH_MAX: usize = 60;
+
+/// Writes rows in columns below their headings. Characters that could control the terminal are replaced.
+pub(crate) fn write_table(
+    out: &mut dyn Write,
+    headings: &[&str],
+    rows: impl IntoIterator<Item = Vec<String>>,
+) -> io::Result<()> {
+    let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
+    let mut rows: Vec<Vec<String>> = std::iter::once(headings).chain(rows).collect();
+    rows.iter_mut().flatten().for_each(|cell| *cell = cell.replace(Text::is_unfit, "?"));
+    let cells = |column: usize| rows.iter().filter_map(move |row| row.get(column));
+    let width = |column| cells(column).map(|cell| cell.chars().count().min(WIDTH_MAX)).max();
+    let widths: Vec<usize> = (0..).map_while(width).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// Warns that the controller could not save what it did.
+pub(crate) fn write_unless_saved(out: &mut dyn Write, is_saved: bool) -> io::Result<()> {
+    if is_saved {
+        return Ok(());
+    }
+    writeln!(out, "warning: the controller could not save this to its disk; see its log")
+}
+
 /// A number and its noun, in the plural unless the number is 1.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
@@ -139,6 +170,17 @@ mod tests {
         args.write(&mut Pipe(Closed), &1, |out| writeln!(out, "1")).unwrap();
         let error = args.write(&mut Closed, &1, |out| writeln!(out, "1")).unwrap_err();
         assert!(is_closed(&error), "{error:#}");
+    }
+
+    #[test]
+    fn table_is_aligned_and_cannot_control_the_terminal() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let mut out = Vec::new();
+        write_table(&mut out, &["A", "B"], [vec!["a\u{1b}[2\u{202e}".to_owned(), "b".to_owned()]]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "A      B\na?[2?  b\n");
+        let mut out = Vec::new();
+        write_table(&mut out, &["A", "B", "C"], [row(["é", "", "x"])]).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "A  B  C\né     x\n");
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueHint;
-use clap::builder::BoolishValueParser;
 use plimsoll_admin::security::{SecurityArgs, SecurityError};
 use plimsoll_client::{BUCKETS_MAX_DEFAULT, BuildError, CanaryBy, FeedError, KEYS_MAX_DEFAULT};
 use plimsoll_core::names::InvalidName;
@@ -46,13 +45,9 @@ pub struct Args {
     /// Address for metrics, health checks and status
     #[arg(long, env = "PLIMSOLL_ADMIN", value_name = "ADDR", default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, ADMIN_PORT)))]
     pub admin: SocketAddr,
-    /// Directory of the Unix sockets rls.sock and http.sock. Unless given: $RUNTIME_DIRECTORY, or plimsoll in
-    /// $XDG_RUNTIME_DIR, or /run/plimsoll
+    /// Directory of the Unix sockets rls.sock and http.sock, such as /run/plimsoll. Without it there are none
     #[arg(long, env = "PLIMSOLL_SOCKETS", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub sockets: Option<PathBuf>,
-    /// Listen on no Unix socket
-    #[arg(long, env = "PLIMSOLL_NO_SOCKETS", value_parser = BoolishValueParser::new(), conflicts_with = "sockets")]
-    pub no_sockets: bool,
     /// Time that a start waits for the policies of the buckets of its rules. Until then its ports are closed and
     /// /readyz answers 503; after it --before-policy decides
     #[arg(long, env = "PLIMSOLL_READY_WITHIN", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]

@@ -16,6 +16,7 @@ mod rls;
 pub mod rules;
 mod serve;
 mod sidecar;
+mod tally;
 
 #[doc(hidden)]
 pub use admin::described as described_metrics;

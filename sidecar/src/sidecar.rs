@@ -2,6 +2,7 @@
 //! knows its policies, and reports the last counts.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::admin::{self, Sources};
 use crate::args::{Args, Error};
 use crate::limits::Limits;
 use crate::rules::{Reloads, Rules, RulesFile};
-use crate::serve::{Port, Ports, Protection, SocketDirectory, is_beyond_loopback, serve_http1, serve_http2};
+use crate::serve::{Port, Ports, Protection, UnixSockets, is_beyond_loopback, serve_http1, serve_http2};
 use crate::{http, rls};
 
 /// The time that a request waits for the store of quotas: half of what Envoy waits for the sidecar by default.
@@ -45,7 +46,7 @@ pub struct Sidecar {
     file: Option<RulesFile>,
     feed: Feed,
     security: Opened,
-    sockets: SocketDirectory,
+    sockets: Option<PathBuf>,
 }
 
 /// Runs a sidecar until `shutdown` is cancelled.
@@ -85,11 +86,7 @@ impl Sidecar {
         let rules = file.as_ref().map_or_else(|| Ok(Rules::built_in()), rules)?;
         let (limiter, feed) = limiter(args)?;
         let limits = Limits::new(limiter, rules)?;
-        let sockets = match &args.sockets {
-            _ if args.no_sockets => SocketDirectory::None,
-            Some(directory) => SocketDirectory::Given(directory.clone()),
-            None => SocketDirectory::find(|name| std::env::var_os(name)),
-        };
+        let sockets = args.sockets.clone();
         Ok(Self { limits, file, feed, security, sockets })
     }
 
@@ -142,7 +139,7 @@ impl Sidecar {
             if !is_known {
                 tracing::warn!("a bucket has no policy yet: --before-policy decides until it arrives");
             }
-            let unix = sockets.listen()?;
+            let unix = sockets.as_deref().map(UnixSockets::listen).transpose()?.unwrap_or_default();
             let rls = Port {
                 tcp: transport::open("--rls", listeners.rls)?,
                 unix: unix.rls,

@@ -56,7 +56,7 @@ impl Limited {
         let parent = format!("http://{}", aggregator.address("listen"));
         let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let sidecar = on_core(SERVER, || {
-            Process::start(&[&["sidecar", "--no-sockets", "--aggregator", &parent], &ports[..]].concat())
+            Process::start(&[&["sidecar", "--aggregator", &parent], &ports[..]].concat())
         });
         Self { _controller: controller, _aggregator: aggregator, sidecar, directory }
     }

@@ -1,34 +1,27 @@
 //! The reasons why an admin port gave no answer, each with what to try next.
 
-use plimsoll_admin::body::ErrorBody;
-use reqwest::{Response, StatusCode, header};
+use std::error::Error;
+use std::io;
+use std::path::Path;
 
-use super::{Address, Operator};
+use plimsoll_admin::body::ErrorBody;
+use plimsoll_tls::{HandshakeFailure, Tier};
+use reqwest::StatusCode;
+
+use super::{Address, AdminPort};
 
 /// A request to an admin port failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
-    /// No address accepted the request.
-    #[error("{}{}", .tried.join("\n       "), .hint.map(|hint| format!("\n  = hint: {hint}")).unwrap_or_default())]
-    Unreachable { tried: Vec<String>, hint: Option<&'static str> },
     /// The arguments or their files do not allow to send the request.
     #[error("{0}")]
     Unsent(String),
     /// The request is invalid: sending it again fails again.
     #[error("{} ({address})", .refusal.error)]
     Invalid { address: Address, refusal: ErrorBody },
-    /// The tier refuses a valid request in its present state.
-    #[error("{} ({address})", .refusal.error)]
-    Refused { address: Address, refusal: ErrorBody },
-    /// The tier does not accept the token, or the token does not allow the request.
-    #[error("{cause} ({address})\n  = hint: {hint}")]
-    NotAllowed { address: Address, cause: String, hint: String },
-    /// The answer is not one of an admin port of this version.
-    #[error(
-        "{address} sent an unexpected answer: {cause}; is it the admin port (7401 of a controller, 7411 of an \
-         aggregator, 7432 of a quota server), and of this version?"
-    )]
-    UnexpectedAnswer { address: Address, cause: String },
+    /// The port does not answer, or refuses a valid request.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl AdminError {
@@ -38,60 +31,102 @@ impl AdminError {
     }
 }
 
-/// The head of an answer without success.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    status: StatusCode,
-    retry_after: Option<String>,
-}
-
-impl Refusal {
-    pub(super) fn of(response: &Response) -> Self {
-        let retry_after = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
-        Self { status: response.status(), retry_after: retry_after.map(str::to_owned) }
+impl AdminPort {
+    /// The error of an answer that is not one of an admin port of this version.
+    pub(super) fn unexpected(&self, cause: &str) -> AdminError {
+        AdminError::Failed(format!(
+            "{} sent an unexpected answer: {cause}; is it the admin port (7401 of a controller, 7411 of an aggregator, \
+             7432 of a quota server), and of this version?",
+            self.address
+        ))
     }
 
-    /// The error that the answer stands for.
-    pub(super) fn error(&self, operator: &Operator, address: &Address, body: &[u8]) -> AdminError {
-        let address = address.clone();
+    /// The error that an answer without success stands for.
+    pub(super) fn refusal(&self, status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> AdminError {
+        let address = self.address.clone();
         let Ok(refusal) = serde_json::from_slice::<ErrorBody>(body) else {
-            return AdminError::UnexpectedAnswer { address, cause: self.status.to_string() };
+            return self.unexpected(&status.to_string());
         };
-        match (self.hint(operator), self.status) {
-            (Some(hint), _) => AdminError::NotAllowed { address, cause: refusal.error, hint },
-            (None, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE) => {
-                AdminError::Invalid { address, refusal }
-            }
-            (None, _) => AdminError::Refused { address, refusal },
-        }
-    }
-
-    /// The remedy for a token that is missing, unknown, or of too low a role.
-    fn hint(&self, operator: &Operator) -> Option<String> {
-        let token_file = operator.token_file().map(|path| path.display());
-        Some(match (self.status, token_file) {
+        let token_file = self.credentials.token_file.as_deref().map(Path::display);
+        let hint = match (status, token_file) {
             (StatusCode::UNAUTHORIZED, None) => "give the file with your token by --token-file FILE \
-                 (PLIMSOLL_TOKEN_FILE), or as `token_file` in the config file; `plimsoll tokens add` makes one"
+                 (PLIMSOLL_TOKEN_FILE); `plimsoll tokens add` makes one"
                 .to_owned(),
             (StatusCode::UNAUTHORIZED, Some(file)) => format!(
-                "the token of {file} is not in the tokens file of this tier: add one there with `plimsoll tokens \
-                 add`, and use its token file"
+                "the token of {file} is not in the tokens file of this tier: add one there with `plimsoll tokens add`, \
+                 and use its token file"
             ),
             (StatusCode::FORBIDDEN, Some(file)) => {
-                format!("use a token of that role in place of {file}, or let an operator who has one run this")
+                format!(
+                    "use a token of that role in place of {file}, or let an operator who has one run this"
+                )
             }
-            (StatusCode::TOO_MANY_REQUESTS, file) => format!(
-                "wait {} s, then try again with a valid token{}",
-                self.retry_after.as_deref().unwrap_or("a few"),
-                file.map(|file| format!(" in place of {file}")).unwrap_or_default()
-            ),
-            _ => return None,
+            (StatusCode::TOO_MANY_REQUESTS, _) => {
+                format!("wait {} s, then try again with a valid token", retry_after.unwrap_or("a few"))
+            }
+            (StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE, _) => {
+                return AdminError::Invalid { address, refusal };
+            }
+            _ => return AdminError::Failed(format!("{} ({address})", refusal.error)),
+        };
+        AdminError::Failed(format!("{} ({address})\n  = hint: {hint}", refusal.error))
+    }
+
+    /// Describes a request without an answer, with what to change if the scheme or the CA is at fault.
+    pub(super) fn unanswered(&self, error: &reqwest::Error) -> AdminError {
+        let (address, cause) = (&self.address, root_cause(error));
+        let other = address.by_other_scheme();
+        let outermost: &(dyn Error + 'static) = error;
+        let causes = || std::iter::successors(Some(outermost), |error| (*error).source());
+        let is_no_http = |error: &hyper::Error| error.is_parse() || error.is_incomplete_message();
+        let handshakes = causes().filter_map(|cause| cause.downcast_ref()).map(handshake_failure);
+        let handshake = handshakes.filter(|failure| address.is_tls() && failure.label() != "other").last();
+        let ca = self.credentials.ca.as_deref().unwrap_or(Path::new("")).display();
+        AdminError::Failed(match handshake {
+            None if !address.is_tls()
+                && causes().filter_map(|cause| cause.downcast_ref()).any(is_no_http) =>
+            {
+                format!(
+                    "{address} speaks no plain HTTP ({cause}); if it is TLS, write {other} and give its CA with --ca"
+                )
+            }
+            None => format!("nothing answers at {address}: {cause}\n  = hint: {}", remedy(address.tier)),
+            Some(failure) => match failure.label() {
+                "not_tls" => format!("{address} speaks no TLS; if it is plain HTTP, write {other}"),
+                "no_alpn" => format!(
+                    "{address} is no admin port, since it speaks another protocol than HTTP: give the admin port, which \
+                     is 7401 at controllers, 7411 at aggregators and 7432 at quota servers"
+                ),
+                "unknown_authority" => format!(
+                    "the certificate of {address} is not signed by a CA in {ca}: give the file of the CA that issued it \
+                     with --ca"
+                ),
+                _ => format!("{address}: {failure} (CA: {ca})"),
+            },
         })
     }
 }
 
+/// What to try if a tier is silent.
+const fn remedy(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Controller => {
+            "give the admin port of the controller with --controller URL: http://127.0.0.1:PORT on its own machine if it \
+             is not 7401, https://HOST:7401 from another; while it is down, `plimsoll kill on --aggregator URL` stops one \
+             zone"
+        }
+        Tier::Aggregator => {
+            "give the admin port of an aggregator, which is 7411, or stop one service by its --kill-file"
+        }
+        Tier::Quota => {
+            "give the admin port of the quota server with --server URL: http://127.0.0.1:PORT on its own machine if it is \
+             not 7432, https://HOST:7432 from another"
+        }
+    }
+}
+
 /// The innermost cause of an HTTP error, which is the one that an operator can act on.
-pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
+pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
@@ -99,61 +134,47 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
+/// The cause of a failed handshake, which libraries wrap several times.
+fn handshake_failure(error: &io::Error) -> HandshakeFailure {
+    match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        Some(inner) => handshake_failure(inner),
+        None => HandshakeFailure::of(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{CONTROLLER, OperatorArgs, Token, parse_controller};
+    use super::super::{CONTROLLER, CredentialArgs, Token};
     use super::*;
 
-    const REFUSAL: &[u8] = br#"{"error":"no","line":3}"#;
-
-    /// An operator without a token, and one with a token.
-    fn operators(directory: &tempfile::TempDir) -> [Operator; 2] {
-        let path = |name: &str| directory.path().join(name);
-        std::fs::write(path("config.yaml"), "token_file: token\n").unwrap();
-        std::fs::write(path("empty.yaml"), "# nothing\n").unwrap();
-        let token = Token::generate().unwrap();
-        plimsoll_host::atomic_file::replace(&path("token"), token.secret().as_bytes()).unwrap();
-        ["empty.yaml", "config.yaml"].map(|config| OperatorArgs::of_config(path(config)).open().unwrap())
-    }
-
-    fn refusal(status: StatusCode) -> Refusal {
-        Refusal { status, retry_after: Some("7".to_owned()) }
-    }
-
     #[test]
-    fn only_invalid_requests_are_usage_errors() {
-        let address = parse_controller(CONTROLLER).unwrap();
-        let [operator, _] = operators(&tempfile::tempdir().unwrap());
-        for (status, body, usage) in [
-            (StatusCode::BAD_REQUEST, REFUSAL, true),
-            (StatusCode::PAYLOAD_TOO_LARGE, REFUSAL, true),
-            (StatusCode::CONFLICT, REFUSAL, false),
-            (StatusCode::FORBIDDEN, REFUSAL, false),
-            (StatusCode::UNAUTHORIZED, REFUSAL, false),
-            (StatusCode::BAD_REQUEST, b"<html>", false),
-        ] {
-            let error = refusal(status).error(&operator, &address, body);
-            assert_eq!(error.is_usage(), usage, "{status}: {error}");
-            assert!(error.to_string().contains(CONTROLLER), "{error}");
-        }
-    }
-
-    #[test]
-    fn refused_token_has_a_hint() {
-        let address = parse_controller(CONTROLLER).unwrap();
+    fn refusals_are_usage_errors_or_have_a_hint() {
         let directory = tempfile::tempdir().unwrap();
-        let [without, with] = operators(&directory);
-        let file = directory.path().join("token").display().to_string();
-        for (operator, status, expected) in [
-            (&without, StatusCode::UNAUTHORIZED, "--token-file FILE (PLIMSOLL_TOKEN_FILE)"),
-            (&with, StatusCode::UNAUTHORIZED, "is not in the tokens file of this tier"),
-            (&with, StatusCode::UNAUTHORIZED, file.as_str()),
-            (&with, StatusCode::FORBIDDEN, "use a token of that role"),
-            (&without, StatusCode::TOO_MANY_REQUESTS, "wait 7 s, then try again with a valid token"),
-            (&with, StatusCode::TOO_MANY_REQUESTS, file.as_str()),
+        let path = directory.path().join("token");
+        plimsoll_host::atomic_file::replace(&path, Token::generate().unwrap().secret().as_bytes()).unwrap();
+        let address = Address::parse(CONTROLLER, Tier::Controller).unwrap();
+        let port = |token_file| AdminPort::new(&address, &CredentialArgs { token_file, ca: None }).unwrap();
+        let (without, with) = (port(None), port(Some(path.clone())));
+        let file = path.display().to_string();
+        for (port, status, body, is_usage, expected) in [
+            (&without, StatusCode::BAD_REQUEST, r#"{"error":"no","line":3}"#, true, "no (http://127"),
+            (&without, StatusCode::PAYLOAD_TOO_LARGE, r#"{"error":"no"}"#, true, "no (http://127"),
+            (&without, StatusCode::CONFLICT, r#"{"error":"no"}"#, false, "no (http://127"),
+            (&without, StatusCode::BAD_REQUEST, "<html>", false, "unexpected answer"),
+            (
+                &without,
+                StatusCode::UNAUTHORIZED,
+                r#"{"error":"no"}"#,
+                false,
+                "--token-file FILE (PLIMSOLL_TOKEN_FILE)",
+            ),
+            (&with, StatusCode::UNAUTHORIZED, r#"{"error":"no"}"#, false, file.as_str()),
+            (&with, StatusCode::FORBIDDEN, r#"{"error":"no"}"#, false, "use a token of that role"),
+            (&with, StatusCode::TOO_MANY_REQUESTS, r#"{"error":"no"}"#, false, "wait 7 s, then try again"),
         ] {
-            let error = refusal(status).error(operator, &address, REFUSAL).to_string();
-            assert!(error.starts_with("no (") && error.contains(expected), "{status}: {error}");
+            let error = port.refusal(status, Some("7"), body.as_bytes());
+            assert_eq!(error.is_usage(), is_usage, "{status}: {error}");
+            assert!(error.to_string().contains(expected), "{status}: {error}");
         }
     }
 }

@@ -1,43 +1,32 @@
-//! The client of the admin ports: sends one request, and returns the answer or an error that says what to
-//! try.
+//! The client of the admin ports: sends one request, and returns the answer or an error that says what to try.
 
-mod config_file;
+mod address;
+mod credentials;
 mod error;
-mod operator;
-mod request;
 mod token;
 
 use std::time::Duration;
 
 use clap::ValueHint;
-use reqwest::Response;
+use plimsoll_tls::Tier;
+use reqwest::{Body, Client, Method, RequestBuilder, Response, header};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
 
-use error::Refusal;
+pub(crate) use address::{Address, CONTROLLER, QUOTA};
+pub(crate) use credentials::CredentialArgs;
 pub(crate) use error::{AdminError, root_cause};
-use operator::NoAnswer;
-pub(crate) use operator::{Operator, OperatorArgs};
-pub(crate) use request::{
-    Address, CONTROLLER, QUOTA, Request, parse_aggregator, parse_controller, parse_quota_server,
-};
 pub(crate) use token::Token;
 
 use crate::output::OutputArgs;
 use crate::shutdown;
 
-/// The timeout of an answer, beyond the duration of the request itself: a controller writes a command to its
-/// disk before it answers.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The timeout of an answer: a controller writes a command to its disk before it answers.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer that is read into memory.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// The hint of a request that no controller answers.
-const UNREACHABLE: &str = "give the admin port of the controller with --controller URL: http://127.0.0.1:PORT on \
-                           its own machine if it is not 7401, https://HOST:7401 from another";
-
-/// The controller to send a request to, and the format of the output.
+/// The controller to ask, the credentials of the operator, and the format of the output.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AdminArgs {
     #[command(flatten)]
@@ -46,21 +35,23 @@ pub(crate) struct AdminArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// The controller to send a request to, and the credentials of the operator.
+/// The controller to ask, and the credentials of the operator.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
-    /// Admin port of the controller [default: that of the config file, else http://127.0.0.1:7401]
-    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", value_hint = ValueHint::Url, value_parser = parse_controller)]
-    address: Option<Address>,
+    /// Admin port of the controller
+    #[arg(long = "controller", env = "PLIMSOLL_CONTROLLER_ADMIN", value_name = "URL", default_value = CONTROLLER, value_hint = ValueHint::Url, value_parser = |text: &str| Address::parse(text, Tier::Controller))]
+    pub(crate) address: Address,
     #[command(flatten)]
-    operator: OperatorArgs,
+    pub(crate) credentials: CredentialArgs,
 }
 
-/// An answer and the address that gave it.
+/// An admin port, and the credentials that it is asked with.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
-    pub(crate) from: Address,
-    pub(crate) body: T,
+pub(crate) struct AdminPort {
+    address: Address,
+    credentials: CredentialArgs,
+    token: Option<Token>,
+    client: Client,
 }
 
 impl AdminArgs {
@@ -69,7 +60,8 @@ impl AdminArgs {
     /// # Errors
     /// [`AdminError`].
     pub(crate) fn get<T: DeserializeOwned>(&self, route: &str) -> anyhow::Result<T> {
-        self.send(&Request::get(route))
+        let port = self.controller.port()?;
+        port.ask(port.get(route))
     }
 
     /// Sends a command, and waits until it is carried out.
@@ -77,110 +69,102 @@ impl AdminArgs {
     /// # Errors
     /// [`AdminError`].
     pub(crate) fn post<T: DeserializeOwned>(&self, route: &str, body: &impl Serialize) -> anyhow::Result<T> {
-        self.send(&Request::post(route, body)?)
-    }
-
-    fn send<T: DeserializeOwned>(&self, request: &Request) -> anyhow::Result<T> {
-        let (operator, address) = self.controller.resolve()?;
-        let addresses = [address];
-        let answer = send_to_first_reachable(&operator, &addresses, request, UNREACHABLE);
-        Ok(shutdown::runtime()?.block_on(answer)?.body)
+        let port = self.controller.port()?;
+        port.ask(port.post(route, body)?)
     }
 }
 
 impl ControllerArgs {
-    /// Sends a request, and returns the answer with its body still to be read: it may be long, and has no
-    /// timeout.
+    /// Returns the port of the controller.
+    ///
+    /// # Errors
+    /// The credentials cannot be used.
+    pub(crate) fn port(&self) -> Result<AdminPort, AdminError> {
+        AdminPort::new(&self.address, &self.credentials)
+    }
+}
+
+impl AdminPort {
+    /// Reads the credentials for an address.
+    ///
+    /// # Errors
+    /// They cannot be used, or a token would be sent in plaintext to another machine.
+    pub(crate) fn new(address: &Address, credentials: &CredentialArgs) -> Result<Self, AdminError> {
+        let (client, token) = credentials.open(address).map_err(AdminError::Unsent)?;
+        Ok(Self { address: address.clone(), credentials: credentials.clone(), token, client })
+    }
+
+    /// A request that changes nothing.
+    pub(crate) fn get(&self, route: &str) -> RequestBuilder {
+        self.request(Method::GET, route)
+    }
+
+    /// A command with a JSON body.
+    ///
+    /// # Errors
+    /// The body cannot be serialized.
+    pub(crate) fn post(&self, route: &str, body: &impl Serialize) -> anyhow::Result<RequestBuilder> {
+        Ok(self.upload(route, "application/json", serde_json::to_vec(body)?))
+    }
+
+    /// An upload of a file with this content type.
+    pub(crate) fn upload(&self, route: &str, content_type: &str, body: impl Into<Body>) -> RequestBuilder {
+        self.request(Method::POST, route).header(header::CONTENT_TYPE, content_type).body(body)
+    }
+
+    fn request(&self, method: Method, route: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}{route}", self.address));
+        match &self.token {
+            Some(token) => request.bearer_auth(token.secret()),
+            None => request,
+        }
+    }
+
+    /// Sends a request and waits for its whole answer, on a runtime of its own.
     ///
     /// # Errors
     /// [`AdminError`].
-    pub(crate) async fn open(&self, request: &Request) -> Result<Response, AdminError> {
-        let (operator, address) = self.resolve()?;
-        let response = operator.send(&address, request).await;
-        let response = response.map_err(|failure| unanswered(vec![failure], UNREACHABLE))?;
+    pub(crate) fn ask<T: DeserializeOwned>(&self, request: RequestBuilder) -> anyhow::Result<T> {
+        Ok(shutdown::runtime()?.block_on(self.answer(request.timeout(ANSWER_TIMEOUT)))?)
+    }
+
+    /// Sends a request and reads its whole answer.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub(crate) async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, AdminError> {
+        let body = self.read(self.open(request).await?).await?;
+        serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()))
+    }
+
+    /// Sends a request, and returns the answer with its body still to be read, which has no timeout.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub(crate) async fn open(&self, request: RequestBuilder) -> Result<Response, AdminError> {
+        let response = request.send().await.map_err(|error| self.unanswered(&error))?;
         if response.status().is_success() {
             return Ok(response);
         }
-        let refusal = Refusal::of(&response);
-        match read_body(response).await {
-            Ok(body) => Err(refusal.error(&operator, &address, &body)),
-            Err(cause) => Err(AdminError::UnexpectedAnswer { address, cause }),
-        }
+        let (status, headers) = (response.status(), response.headers().clone());
+        let retry_after = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+        Err(self.refusal(status, retry_after, &self.read(response).await?))
     }
 
-    fn resolve(&self) -> Result<(Operator, Address), AdminError> {
-        let operator = self.operator.open().map_err(AdminError::Unsent)?;
-        let address = self.address.clone().map_or_else(|| operator.controller(), Ok);
-        Ok((operator, address.map_err(AdminError::Unsent)?))
-    }
-}
-
-/// Sends a request to one address after the other until one is reachable.
-///
-/// # Errors
-/// [`AdminError`]; if no address is reachable, `hint` says what to do.
-pub(crate) async fn send_to_first_reachable<T: DeserializeOwned>(
-    operator: &Operator,
-    addresses: &[Address],
-    request: &Request,
-    hint: &'static str,
-) -> Result<Answer<T>, AdminError> {
-    let mut failures = Vec::new();
-    let within = request.duration + ANSWER_TIMEOUT;
-    for address in addresses {
-        let silent = |cause: &str| NoAnswer::silent(address, cause);
-        let answered = async {
-            let response = operator.send(address, request).await?;
-            let refusal = Refusal::of(&response);
-            Ok((response.status(), refusal, read_body(response).await.map_err(|cause| silent(&cause))?))
-        };
-        let late = |_| Err(silent(&format!("no answer within {within:?}")));
-        let (status, refusal, body) = match timeout(within, answered).await.unwrap_or_else(late) {
-            Ok(answer) => answer,
-            Err(failure) => {
-                failures.push(failure);
-                continue;
+    async fn read(&self, mut response: Response) -> Result<Vec<u8>, AdminError> {
+        let mut body = Vec::new();
+        loop {
+            match response.chunk().await {
+                Ok(None) => return Ok(body),
+                Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_BYTES_MAX => {
+                    body.extend_from_slice(&chunk);
+                }
+                Ok(Some(_)) => {
+                    let cause = format!("it is longer than {} MiB", ANSWER_BYTES_MAX >> 20);
+                    return Err(self.unexpected(&cause));
+                }
+                Err(error) => return Err(self.unanswered(&error)),
             }
-        };
-        if !status.is_success() {
-            return Err(refusal.error(operator, address, &body));
-        }
-        let body = serde_json::from_slice(&body).map_err(|error| AdminError::UnexpectedAnswer {
-            address: address.clone(),
-            cause: error.to_string(),
-        })?;
-        return Ok(Answer { from: address.clone(), body });
-    }
-    Err(unanswered(failures, hint))
-}
-
-/// The error of a request that no address answered. The hint is for addresses that are silent.
-fn unanswered(failures: Vec<NoAnswer>, hint: &'static str) -> AdminError {
-    let is_unsent = failures.iter().all(|failure| matches!(failure, NoAnswer::Unsent(_)));
-    let is_silent = failures.iter().any(|failure| matches!(failure, NoAnswer::Silent(_)));
-    let texts = failures.into_iter().map(|failure| match failure {
-        NoAnswer::Unsent(text) | NoAnswer::Mismatch(text) | NoAnswer::Silent(text) => text,
-    });
-    let tried: Vec<String> = texts.collect();
-    if is_unsent {
-        AdminError::Unsent(tried.join("\n       "))
-    } else {
-        AdminError::Unreachable { tried, hint: Some(hint).filter(|_| is_silent) }
-    }
-}
-
-/// Reads the whole body of an answer, up to [`ANSWER_BYTES_MAX`].
-///
-/// # Errors
-/// The connection broke off, or the body is too long.
-pub(crate) async fn read_body(mut response: Response) -> Result<Vec<u8>, String> {
-    let mut body = Vec::new();
-    loop {
-        match response.chunk().await {
-            Ok(None) => return Ok(body),
-            Ok(Some(chunk)) if body.len() + chunk.len() <= ANSWER_BYTES_MAX => body.extend_from_slice(&chunk),
-            Ok(Some(_)) => return Err(format!("the answer is longer than {} MiB", ANSWER_BYTES_MAX >> 20)),
-            Err(error) => return Err(format!("the answer broke off: {}", root_cause(&error))),
         }
     }
 }

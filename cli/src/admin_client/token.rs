@@ -2,12 +2,13 @@
 //! request.
 
 use std::fmt;
+use std::fs::Metadata;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderValue;
 use plimsoll_admin::access::{TOKEN_PREFIX, TOKEN_RANDOM_CHARS, is_token};
 use plimsoll_host::regular_file;
 
@@ -55,16 +56,6 @@ impl Token {
     pub(crate) fn secret(&self) -> &str {
         &self.0
     }
-
-    /// The header that carries the token.
-    ///
-    /// # Errors
-    /// Never: every character of a token is allowed in a header.
-    pub(super) fn header(&self) -> Result<HeaderValue, http::header::InvalidHeaderValue> {
-        let mut header = HeaderValue::try_from(format!("Bearer {}", self.0))?;
-        header.set_sensitive(true);
-        Ok(header)
-    }
 }
 
 impl fmt::Debug for Token {
@@ -74,28 +65,20 @@ impl fmt::Debug for Token {
 }
 
 /// Fails if the group or others may read a file, and says how to change that.
-fn refuse_readable_by_others(path: &Path, metadata: &std::fs::Metadata) -> Result<(), String> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = metadata.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            let place = path.display();
-            return Err(format!(
-                "other users have access to the token file {place} (mode {mode:04o}): run `chmod 600 {place}`, and \
-                 replace the token if they are not trusted"
-            ));
-        }
+fn refuse_readable_by_others(path: &Path, metadata: &Metadata) -> Result<(), String> {
+    let (mode, place) = (metadata.permissions().mode() & 0o777, path.display());
+    if mode & 0o077 == 0 {
+        return Ok(());
     }
-    #[cfg(not(unix))]
-    let _ = (path, metadata);
-    Ok(())
+    Err(format!(
+        "other users have access to the token file {place} (mode {mode:04o}): run `chmod 600 {place}`, and replace the \
+         token if they are not trusted"
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -150,7 +133,6 @@ mod tests {
         let (one, other) = (Token::generate().unwrap(), Token::generate().unwrap());
         assert_ne!(one.secret(), other.secret());
         assert_eq!(one.secret().len(), TOKEN_PREFIX.len() + TOKEN_RANDOM_CHARS);
-        assert_eq!(format!("{one:?} {:?}", one.header().unwrap()), "Token(..) Sensitive");
-        assert_eq!(one.header().unwrap().as_bytes(), format!("Bearer {}", one.secret()).as_bytes());
+        assert_eq!(format!("{one:?}"), "Token(..)");
     }
 }

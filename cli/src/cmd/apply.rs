@@ -9,25 +9,15 @@ use plimsoll_controller::admin::rollout_routes::{Ack, HeldStatus, Policies};
 
 use crate::admin_client::AdminArgs;
 
-/// Show how the policy that the controller holds back differs from the one in force
-///
-/// Exit code 0: the files are in force; 1: they are held back or refused, or no controller answers; 2: invalid
-/// arguments.
-#[derive(Debug, Args)]
-pub(crate) struct DiffArgs {
-    #[command(flatten)]
-    admin: AdminArgs,
-}
-
 /// Release the policy that the controller has read and holds back
 ///
-/// Nothing is uploaded: the files are the only source of policy. Without --ack the command shows the
-/// differences. Exit code 0: released; 1: refused, or no controller answers; 2: invalid arguments.
+/// Nothing is uploaded: the files are the only source of policy. `plimsoll diff` shows the differences. Exit code 0:
+/// released; 1: refused, or no controller answers; 2: invalid arguments.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     /// Hash of the policy that was reviewed: 16 hex digits, as `plimsoll diff` shows them
     #[arg(long, env = "PLIMSOLL_ACK", value_name = "HASH", value_parser = parse_hash)]
-    ack: Option<String>,
+    ack: String,
     #[command(flatten)]
     admin: AdminArgs,
 }
@@ -43,20 +33,19 @@ fn parse_hash(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// The controller cannot be reached, or its answer cannot be printed.
-pub(crate) fn diff(args: &DiffArgs) -> anyhow::Result<ExitCode> {
-    let policies: Policies = args.admin.get("/policy")?;
-    args.admin.output.print(&policies, |out| write_policies(out, &policies))?;
+pub(crate) fn diff(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let policies: Policies = admin.get("/policy")?;
+    admin.output.print(&policies, |out| write_policies(out, &policies))?;
     Ok(ExitCode::from(u8::from(policies.held.is_some() || policies.refused.is_some())))
 }
 
-/// Releases the policy, or shows the differences.
+/// Releases the policy.
 ///
 /// # Errors
 /// The controller refuses or cannot be reached, or its answer cannot be printed.
-pub(crate) fn run(args: &ApplyArgs) -> anyhow::Result<ExitCode> {
-    let Some(hash) = args.ack.clone() else { return diff(&DiffArgs { admin: args.admin.clone() }) };
-    let policies: Policies = args.admin.post("/policy/ack", &Ack { hash })?;
-    args.admin.output.print(&policies, |out| write_policies(out, &policies))?;
+pub(crate) fn run(ApplyArgs { ack, admin }: &ApplyArgs) -> anyhow::Result<ExitCode> {
+    let policies: Policies = admin.post("/policy/ack", &Ack { hash: ack.clone() })?;
+    admin.output.print(&policies, |out| write_policies(out, &policies))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,6 +6,7 @@ mod fleet;
 mod summary;
 mod table;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::time::Duration;
@@ -16,15 +17,18 @@ use tokio_util::sync::CancellationToken;
 
 use fleet::Fleet;
 use summary::Window;
-use table::Screen;
 
 use crate::load::{self, Load};
-use crate::output::{Format, OutputArgs};
+use crate::output::{self, Format, OutputArgs};
 
 /// The last part of a run that the summary averages over.
 const SUMMARY_WINDOW: Duration = Duration::from_secs(20);
-/// The interval at which the table is redrawn.
-const DRAW_EVERY: Duration = Duration::from_secs(1);
+/// The span of the rates of each table: ten roll-ups, so that one more or less changes little.
+const TABLE_WINDOW: Duration = Duration::from_secs(5);
+/// The interval between two looks at the counts.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks between two tables.
+const LOOKS_PER_TABLE: u32 = 5;
 /// The seed of the load, so that each run shows the same.
 const LOAD_SEED: u64 = 0;
 
@@ -54,32 +58,39 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let started = Instant::now();
     let mut end = pin!(timeout(args.duration.unwrap_or(Duration::MAX), shutdown.cancelled()));
-    let mut screen = Screen::new(args.output.format == Format::Text);
     let fleet = Fleet::start(&args).await?;
-    screen.print_once(&fleet.describe());
+    let prints_tables = args.output.format == Format::Text;
+    // An output that fails is no reason to stop the demo.
+    let _ = if prints_tables {
+        writeln!(output::stdout(), "{}", fleet.describe())
+    } else {
+        writeln!(output::stderr(), "{}", fleet.describe())
+    };
     let load = (!args.no_demo)
         .then(|| demand::demands(&fleet).and_then(|demands| Load::start(demands, load::TIMEOUT, LOAD_SEED)))
         .transpose()?;
     let mut window = Window::new(SUMMARY_WINDOW);
-    let mut draws = interval(DRAW_EVERY);
-    draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for look in 1_u32.. {
         tokio::select! {
             _ = &mut end => break,
             () = fleet.failed.cancelled() => break,
-            _ = draws.tick() => {
-                let status = fleet.status();
-                window.push(started.elapsed(), &status.buckets);
-                screen.draw(&status, &fleet.policies(), &window);
-            }
+            _ = looks.tick() => {}
+        }
+        let status = fleet.status();
+        window.push(started.elapsed(), &status.buckets);
+        if prints_tables && look.is_multiple_of(LOOKS_PER_TABLE) {
+            let present = window.summary(started.elapsed(), TABLE_WINDOW, None);
+            let _ = writeln!(output::stdout(), "{}", table::present(&status, &fleet.policies(), &present));
         }
     }
     window.push(started.elapsed(), &fleet.status().buckets);
-    let summary = window.summary(started.elapsed(), load.as_ref().map(|load| load.summary().all));
+    let summary =
+        window.summary(started.elapsed(), SUMMARY_WINDOW, load.as_ref().map(|load| load.summary().all));
     if let Some(load) = load {
         load.stop().await;
     }
     fleet.stop().await.context("a part of the demo failed")?;
-    drop(screen);
     args.output.print(&summary, |out| table::write_summary(out, &summary))
 }

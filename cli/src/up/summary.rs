@@ -70,7 +70,7 @@ impl Window {
 
     /// The average rates over the last `span`, or over the whole run if it is shorter; and the seconds
     /// averaged over.
-    pub(super) fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
+    fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
         let Some(newest @ (end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
         let (begin, first) = self.statuses.iter().min_by_key(|(at, _)| off(at)).unwrap_or(newest);
@@ -89,14 +89,15 @@ impl Window {
     }
 
     /// The mean of the limits that a bucket had, because what it admitted before a change was admitted under the limit
-    /// before. `None` if it had none at some time.
-    fn mean_limit(&self, bucket: &str) -> Option<f64> {
+    /// before. `None` if it had none at some time of the last `window_s` seconds.
+    fn mean_limit(&self, bucket: &str, window_s: f64) -> Option<f64> {
         let (end, last) = self.statuses.back()?;
         let last_rps = last.get(bucket)?.limit_rps?;
-        let ends = self.statuses.iter().skip(1).map(|(at, _)| *at).chain([*end]);
+        let of_window = self.statuses.iter().filter(|(at, _)| (*end - *at).as_secs_f64() <= window_s);
+        let ends = of_window.clone().skip(1).map(|(at, _)| *at).chain([*end]);
         // Sums differences, so that the mean of a limit that never changed is exact.
         let (mut above, mut seconds) = (0.0, 0.0);
-        for ((at, buckets), until) in self.statuses.iter().zip(ends) {
+        for ((at, buckets), until) in of_window.zip(ends) {
             let span = (until - *at).as_secs_f64();
             above += (buckets.get(bucket)?.limit_rps? - last_rps) * span;
             seconds += span;
@@ -104,11 +105,11 @@ impl Window {
         (seconds > 0.0).then(|| last_rps + above / seconds)
     }
 
-    /// The result of a run.
-    pub(super) fn summary(&self, ran: Duration, load: Option<Figures>) -> Summary {
-        let (window_s, mut buckets) = self.lines(self.span);
+    /// The result of a run, over its last `span`.
+    pub(super) fn summary(&self, ran: Duration, span: Duration, load: Option<Figures>) -> Summary {
+        let (window_s, mut buckets) = self.lines(span);
         for (name, line) in &mut buckets {
-            line.limit_rps = self.mean_limit(name);
+            line.limit_rps = self.mean_limit(name, window_s);
         }
         Summary { duration_s: ran.as_secs_f64(), window_s, buckets, load }
     }
@@ -192,7 +193,8 @@ mod tests {
             let status = BucketStatus { limit_rps, ..bucket(&[("admitted", admitted)]) };
             window.push(Duration::from_secs(at_s), &[(Bucket::new("b").unwrap(), status)].into());
         }
-        let line = |window: &Window| window.summary(Duration::from_secs(9), None).buckets["b"].clone();
+        let line =
+            |window: &Window| window.summary(Duration::from_secs(9), window.span, None).buckets["b"].clone();
         assert_eq!((line(&window).admitted_rps, line(&window).limit_rps), (200.0, Some(200.0)));
         window.push(
             Duration::from_secs(5),

@@ -1,62 +1,16 @@
-//! The table of rates: redrawn in place on a terminal, printed now and then elsewhere.
+//! The table of rates, printed every few seconds and at the end.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::time::Duration;
 
 use plimsoll_controller::admin::rollout_routes::Policies;
 use plimsoll_controller::admin::status::Status;
 
-use super::summary::{Line, Summary, Window};
+use super::summary::{Line, Summary};
 use crate::load::Outcomes;
-use crate::output;
-use crate::terminal::Table;
 
-/// The span of the live rates: ten roll-ups, so that one more or less changes little.
-const LIVE_WINDOW: Duration = Duration::from_secs(5);
-/// Without a terminal, every n-th table is printed.
-const PLAIN_EVERY: u32 = 5;
-
-/// Standard output as a screen.
-pub(super) struct Screen {
-    shows_tables: bool,
-    /// The table that is redrawn in place, on a terminal.
-    table: Option<Table>,
-    /// Tables so far, printed or not.
-    drawn: u32,
-}
-
-impl Screen {
-    /// Without `shows_tables`, text for people goes to standard error and tables are left out.
-    pub(super) fn new(shows_tables: bool) -> Self {
-        Self { shows_tables, table: shows_tables.then(Table::on_stdout).flatten(), drawn: 0 }
-    }
-
-    /// Prints text that is not redrawn.
-    pub(super) fn print_once(&self, text: &str) {
-        if self.shows_tables {
-            let _ = writeln!(output::stdout(), "{text}");
-        } else {
-            let _ = writeln!(output::stderr(), "{text}");
-        }
-    }
-
-    /// Draws the present rates.
-    pub(super) fn draw(&mut self, status: &Status, policies: &Policies, window: &Window) {
-        self.drawn += 1;
-        if let Some(table) = &self.table {
-            table.show(&live_table(status, policies, window));
-        } else if self.shows_tables && self.drawn.is_multiple_of(PLAIN_EVERY) {
-            let mut stdout = output::stdout();
-            let table = live_table(status, policies, window);
-            // A standard output that fails is no reason to stop the demo.
-            let _ = stdout.write_all(table.as_bytes()).and_then(|()| stdout.flush());
-        }
-    }
-}
-
-fn live_table(status: &Status, policies: &Policies, window: &Window) -> String {
-    let (_, lines) = window.lines(LIVE_WINDOW);
+/// Returns the table of the present rates, below the state of the fleet.
+pub(super) fn present(status: &Status, policies: &Policies, summary: &Summary) -> String {
     let connected = status.aggregators.iter().filter(|aggregator| aggregator.connected).count();
     let mut table = format!(
         "epoch {}  policy {}  aggregators {connected}{}{}\n{}",
@@ -66,15 +20,11 @@ fn live_table(status: &Status, policies: &Policies, window: &Window) -> String {
         if status.leading { "" } else { "  warming up: no drop ratios are sent yet" },
         waiting(policies),
     );
-    header(&mut table);
-    for (name, line) in &lines {
-        let differs = status
-            .buckets
-            .get(name.as_str())
-            .and_then(|bucket| bucket.file_mode.filter(|file| bucket.mode != *file))
-            .map(|file| format!("  (the policy file has {file})"));
-        bucket(&mut table, name, line, differs.as_deref().unwrap_or(""));
-    }
+    write_lines(&mut table, summary, |name, line| {
+        let file =
+            status.buckets.get(name).and_then(|bucket| bucket.file_mode).filter(|file| line.mode != *file);
+        file.map(|file| format!("  (the policy file has {file})"))
+    });
     table
 }
 
@@ -97,44 +47,33 @@ fn waiting(policies: &Policies) -> String {
 /// Writes the table at the end of a run.
 pub(super) fn write_summary(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let mut table = format!("\nover the last {:.0} s of {:.0} s\n", summary.window_s, summary.duration_s);
-    header(&mut table);
-    for (name, line) in &summary.buckets {
-        let error = line.limit_rps.filter(|limit| *limit > 0.0 && line.offered_rps > *limit);
-        let error = error.map(|limit| {
-            let error = (line.admitted_rps / limit - 1.0) * 100.0;
-            format!("  {:.1} % {} the limit", error.abs(), if error < 0.0 { "below" } else { "above" })
-        });
-        bucket(&mut table, name, line, error.as_deref().unwrap_or(""));
-    }
+    write_lines(&mut table, summary, |_, line| {
+        let limit = line.limit_rps.filter(|limit| *limit > 0.0 && line.offered_rps > *limit)?;
+        let error = (line.admitted_rps / limit - 1.0) * 100.0;
+        Some(format!("  {:.1} % {} the limit", error.abs(), if error < 0.0 { "below" } else { "above" }))
+    });
     out.write_all(table.as_bytes())?;
-    if let Some(load) = &summary.load {
-        let Outcomes { sent, served, refused, failed, not_sent, .. } = load.outcomes;
-        write!(out, "{sent} requests sent: {served} served, {refused} refused, {failed} failed")?;
-        let unanswered = sent.saturating_sub(served + refused + failed);
-        if unanswered > 0 {
-            write!(out, ", {unanswered} unanswered at the end")?;
-        }
-        if not_sent > 0 {
-            write!(out, "; {not_sent} were due but not sent")?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
+    let Some(load) = &summary.load else { return Ok(()) };
+    let Outcomes { sent, served, refused, failed, not_sent, .. } = load.outcomes;
+    let unanswered = sent.saturating_sub(served + refused + failed);
+    write!(out, "{sent} requests sent: {served} served, {refused} refused, {failed} failed")?;
+    writeln!(out, ", {unanswered} unanswered at the end; {not_sent} were due but not sent")
 }
 
-fn header(table: &mut String) {
+/// Writes a row for each bucket, with a note on it, and one for each tenant, with the reasons of its refusals.
+fn write_lines(table: &mut String, summary: &Summary, note: impl Fn(&str, &Line) -> Option<String>) {
     let _ = writeln!(
         table,
         "{:<28} {:>10} {:>10} {:>10} {:>11}  mode",
         "bucket / tenant", "offered/s", "admitted/s", "limit/s", "drop ratio"
     );
-}
-
-fn bucket(table: &mut String, name: &str, line: &Line, note: &str) {
-    row(table, name, line, note);
-    for (tenant, line) in line.tenants.iter().flatten() {
-        let reasons: String = line.reasons.iter().map(|reason| format!("  {}", reason.as_str())).collect();
-        row(table, &format!("  {tenant}"), line, &reasons);
+    for (name, line) in &summary.buckets {
+        row(table, name, line, &note(name, line).unwrap_or_default());
+        for (tenant, line) in line.tenants.iter().flatten() {
+            let reasons: String =
+                line.reasons.iter().map(|reason| format!("  {}", reason.as_str())).collect();
+            row(table, &format!("  {tenant}"), line, &reasons);
+        }
     }
 }
 

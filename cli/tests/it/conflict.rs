@@ -2,12 +2,8 @@
 //! which of them leads.
 
 use std::fs;
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -16,13 +12,9 @@ use crate::fleet::{metric, policy};
 use crate::process::{Process, http_get, message, run, until};
 use crate::turns::{IDLE, turn};
 
-/// A controller counts as alive once it has confirmed a report this long after the start of the other.
-const ALIVE_AFTER: Duration = Duration::from_secs(8);
-
 /// Two controllers at one epoch; the first of them leads.
 struct Twins {
     controllers: [Process; 2],
-    started_at: Instant,
     directory: TempDir,
 }
 
@@ -62,49 +54,12 @@ impl Twins {
         let state = |name: &str| directory.path().join(name);
         fs::create_dir(state("two")).unwrap();
         fs::copy(state("one").join("controller.state"), state("two").join("controller.state")).unwrap();
-        let started_at = Instant::now();
         let mut controllers = ["one", "two"].map(|name| controller(directory.path(), name));
         assert_eq!(status(&controllers[0])["epoch"], status(&controllers[1])["epoch"]);
         controllers.sort_by_key(|controller| {
             std::cmp::Reverse(status(controller)["instance"].as_str().unwrap().to_owned())
         });
-        Self { controllers, started_at, directory }
-    }
-}
-
-/// Forwards connections to an address that can be changed, as the name of a service does.
-struct Switch {
-    address: SocketAddr,
-    to: Arc<Mutex<(SocketAddr, Vec<TcpStream>)>>,
-}
-
-impl Switch {
-    fn to(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let to = Arc::new(Mutex::new((target, Vec::new())));
-        let shared = Arc::clone(&to);
-        thread::spawn(move || {
-            for inbound in listener.incoming().flatten() {
-                let mut state = shared.lock().unwrap();
-                let Ok(outbound) = TcpStream::connect(state.0) else { continue };
-                for (from, onto) in [(&inbound, &outbound), (&outbound, &inbound)] {
-                    let (mut from, mut onto) = (from.try_clone().unwrap(), onto.try_clone().unwrap());
-                    thread::spawn(move || io::copy(&mut from, &mut onto));
-                }
-                state.1.extend([inbound, outbound]);
-            }
-        });
-        Self { address, to }
-    }
-
-    /// Ends all connections and sends later ones to another address.
-    fn turn_to(&self, target: SocketAddr) {
-        let mut state = self.to.lock().unwrap();
-        state.0 = target;
-        for connection in state.1.drain(..) {
-            let _ = connection.shutdown(std::net::Shutdown::Both);
-        }
+        Self { controllers, directory }
     }
 }
 
@@ -140,38 +95,4 @@ fn client_in_both_follows_one_controller_and_the_side_of_the_other_says_so() {
     assert_eq!(status(other)["lost_lead"], Value::Null);
     assert_eq!(metric_of(leader, "admin", conflict), 0.0, "everything that speaks to it follows it");
     drop(twins.directory);
-}
-
-#[test]
-fn controller_that_an_aggregator_finds_beside_a_living_leader_sends_no_values_and_raises_no_epoch() {
-    let _turn = turn(IDLE);
-    let twins = Twins::start();
-    let [leader, other] = &twins.controllers;
-    let epoch = status(leader)["epoch"].clone();
-    let settled = aggregator("settled", other.address("listen"));
-    let switch = Switch::to(leader.address("listen"));
-    let moved = aggregator("moved", switch.address);
-    until("both to be led for long enough", || {
-        let led = [&settled, &moved].map(|process| metric_of(process, "admin", "plimsoll_epoch") > 0.0);
-        (led == [true; 2] && twins.started_at.elapsed() > ALIVE_AFTER).then_some(())
-    });
-
-    switch.turn_to(other.address("listen"));
-    until("the other controller to lose the lead", || (!status(other)["lost_lead"].is_null()).then_some(()));
-    assert_eq!(status(other)["lost_lead"]["instance"], status(leader)["instance"]);
-    assert_eq!(status(other)["lost_lead"]["through"], "aggregator a/moved");
-    assert_eq!(metric_of(other, "admin", "plimsoll_controller_conflict"), 1.0);
-    other.wait_for(|line| message(line).is_some_and(|text| text.contains("another controller leads")));
-    assert!(shown(other).contains("does not lead, sends no values"), "{}", shown(other));
-    until("its zone to live on its hold", || {
-        (metric_of(&settled, "admin", "plimsoll_zone_on_hold") == 1.0).then_some(())
-    });
-    switch.turn_to(leader.address("listen"));
-    until("the leader to lead the aggregator again", || {
-        (metric_of(&moved, "admin", "plimsoll_zone_on_hold") == 0.0).then_some(())
-    });
-    for controller in [leader, other] {
-        assert_eq!(status(controller)["epoch"], epoch, "no epoch was raised");
-    }
-    assert_eq!(status(leader)["lost_lead"], Value::Null);
 }

@@ -1,18 +1,15 @@
 //! The history of a real controller: export and import by command, over restarts, and with invalid files.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Output;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_policy::UnixSeconds;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, http, http_get, message, run, until};
+use crate::process::{Process, http, http_get, run};
 
 const POLICY: &str = "buckets:\n  \"api/*\": { limit: { learned: { until_history: 800 } } }\n";
 
@@ -153,85 +150,4 @@ fn invalid_import_fails_with_its_line_and_changes_nothing() {
     let (code, _) =
         http(controller.address("admin"), "POST", "/history", &[("content-length", "0")]).unwrap();
     assert_eq!(code, 415);
-}
-
-#[test]
-fn history_answers_only_callers_on_the_same_machine() {
-    let outside = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // The socket sends nothing: the system only chooses the local address.
-    let address = outside.connect("192.0.2.1:9").and_then(|()| outside.local_addr());
-    let Some(IpAddr::V4(own)) = address.ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
-    else {
-        if let Some(skipped) = std::env::var_os("PLIMSOLL_SKIPPED") {
-            let mut file = fs::File::options().append(true).open(skipped).unwrap();
-            writeln!(
-                file,
-                "history_answers_only_callers_on_the_same_machine: this machine has only loopback addresses"
-            )
-            .unwrap();
-        }
-        return;
-    };
-    let folder = TempDir::new().unwrap();
-    let controller = controller(folder.path(), POLICY, "0.0.0.0:0");
-    let port = controller.address("admin").port();
-    for (host, expected) in [(IpAddr::V4(own), 401), (IpAddr::from([127, 0, 0, 1]), 200)] {
-        assert_eq!(http_get(SocketAddr::new(host, port), "/history").0, expected, "{host}");
-        assert_eq!(http_get(SocketAddr::new(host, port), "/status").0, expected, "{host}");
-        assert_eq!(http_get(SocketAddr::new(host, port), "/metrics").0, 200);
-    }
-}
-
-#[test]
-fn controller_starts_although_its_history_is_unusable() {
-    // A file in place of the folder: the controller learns nothing and logs it.
-    let folder = TempDir::new().unwrap();
-    let state = folder.path().join("state");
-    fs::create_dir(&state).unwrap();
-    fs::write(state.join("history"), "no directory").unwrap();
-    let blocked = controller(folder.path(), POLICY, "127.0.0.1:0");
-    blocked.wait_for(|line| message(line).is_some_and(|text| text.starts_with("history save failed")));
-    assert_eq!(metric(&blocked, "plimsoll_history_failing"), Some(1.0));
-    assert_eq!(history(&blocked, &["export"]).status.code(), Some(1));
-    drop(blocked);
-
-    // The database of an earlier version is named, and stays where it is.
-    fs::remove_file(state.join("history")).unwrap();
-    fs::create_dir_all(state.join("history/keyspaces")).unwrap();
-    let fresh = controller(folder.path(), POLICY, "127.0.0.1:0");
-    fresh.wait_for(|line| {
-        message(line) == Some("history lost in part") && line.to_string().contains("import")
-    });
-    assert_eq!(metric(&fresh, "plimsoll_history_failing"), Some(0.0));
-}
-
-#[test]
-fn queried_limit_survives_the_server_and_a_restart() {
-    let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", server.local_addr().unwrap());
-    thread::spawn(move || {
-        let (mut stream, _) = server.accept().unwrap();
-        let _ = stream.read(&mut [0; 4_096]);
-        let body = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"9000"]}]}}"#;
-        let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
-        stream.write_all((head + body).as_bytes()).unwrap();
-    });
-    let folder = TempDir::new().unwrap();
-    let policy = format!(
-        "buckets:\n  api: {{ limit: {{ prometheus: {{ url: '{url}', query: capacity, min: 200, max: 5000 }} }} }}\n"
-    );
-    let limit = |controller: &Process| status(controller)["buckets"]["api"]["limit_rps"].as_f64();
-    let mut first = controller(folder.path(), &policy, "127.0.0.1:0");
-    until("the answer", || limit(&first));
-    assert_eq!(limit(&first), Some(5000.0));
-    assert_eq!(status(&first)["buckets"]["api"]["queried"]["answer_rps"].as_f64(), Some(9000.0));
-    // An answer is saved within a second.
-    let saved = folder.path().join("state/history/answers.json");
-    until("the save", || fs::read_to_string(&saved).is_ok_and(|text| text.contains("9000")).then_some(()));
-    first.kill_9();
-    let first = controller(folder.path(), &policy, "127.0.0.1:0");
-    assert_eq!(limit(&first), Some(5000.0), "the limit without the server");
-    first.wait_for(|line| message(line).is_some_and(|text| text.starts_with("limit query failed")));
-    assert_eq!(limit(&first), Some(5000.0));
-    assert!(metric(&first, "plimsoll_limit_queries_total{result=\"failed\"}").unwrap() >= 1.0);
 }

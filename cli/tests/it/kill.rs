@@ -2,8 +2,8 @@
 //! restarts, on a full disk, and with an invalid policy.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream, UdpSocket};
+use std::io::Read;
+use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -96,42 +96,6 @@ fn kill_by_command_survives_restarts_and_its_end_leaves_shadow() {
     });
     fleet.save_policy(&policy(LIMIT, "enforce", false));
     fleet.until_rates("refusals after the mode was raised", SPAN, refuses);
-}
-
-#[test]
-fn kill_of_one_bucket_ends_after_its_ttl() {
-    let _turn = turn(OFFERED);
-    let two = format!(
-        "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: enforce }}\n  search: {{ limit: 100, mode: enforce }}\n\
-         rollout: {{ require_gates: false }}\n"
-    );
-    let fleet = refusing_fleet(&two, &[]);
-    let controller = admin(&fleet.controller);
-    let order =
-        ["on", "--reason", "wrong limit", "--bucket", BUCKET, "--ttl", "4s", "--controller", &controller];
-    let status = kill_json(&order);
-    assert_eq!(status["buckets"][BUCKET]["killed"], true, "{status}");
-    assert_eq!((&status["fleet"]["killed"], &status["saved"]), (&false.into(), &true.into()), "{status}");
-    fleet.until_rates("no refusals", QUIET, refuses_nothing);
-    let modes = || {
-        let buckets = fleet.status().unwrap()["buckets"].clone();
-        [BUCKET, "search"].map(|bucket| buckets[bucket]["mode"].as_str().unwrap().to_owned())
-    };
-    assert_eq!(modes(), ["shadow", "enforce"]);
-    let status = until("the kill to end", || {
-        let status = kill_json(&["status", "--controller", &controller]);
-        (status["buckets"][BUCKET]["killed"] == false).then_some(status)
-    });
-    assert_eq!(status["buckets"][BUCKET]["generation"], 2, "{status}");
-    assert_eq!(modes(), ["shadow", "enforce"]);
-    fleet.until_rates("no refusals after its end", QUIET, refuses_nothing);
-
-    // The command of the incident card.
-    let why = ["--force", "--reason", "the limit is right", "--controller", &controller];
-    let ended = run(&[&["rollout", "promote", BUCKET, "--to", "enforce"], &why[..]].concat());
-    let output = [text(&ended.stdout), text(&ended.stderr)].concat();
-    assert!(ended.status.success() && output.contains("shadow -> enforce (forced)"), "{output}");
-    fleet.until_rates("refusals again", SPAN, refuses);
 }
 
 #[test]
@@ -372,52 +336,6 @@ fn invalid_kill_commands_fail_with_a_hint() {
             assert!(output.contains(hint), "{args:?}: {hint} is missing: {output}");
         }
     }
-}
-
-#[test]
-fn aggregator_rejects_a_ttl_and_commands_from_other_machines() {
-    let flags = ["--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--controller", "http://127.0.0.1:9"];
-    let aggregator = Process::start(&[&["aggregator", "--insecure"], &flags[..]].concat());
-    let port = aggregator.address("admin").port();
-    let local = format!("http://127.0.0.1:{port}");
-    let ended = run(&["kill", "on", "--reason", "x", "--ttl", "1m", "--aggregator", &local]);
-    assert_eq!(ended.status.code(), Some(2), "{}", text(&ended.stderr));
-    assert!(text(&ended.stderr).contains("ttl"), "{}", text(&ended.stderr));
-
-    // Bodies are small, and have a type that a page in a browser cannot send.
-    let answer = |kind: &str, body: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let length = body.len();
-        let head = format!(
-            "POST /kill/on HTTP/1.0\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
-        );
-        stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).unwrap();
-        text(&answer[9..])
-    };
-    let good = "{\"reason\":\"x\"}";
-    assert_eq!(answer("text/plain", good), "415");
-    assert_eq!(answer("application/json", &" ".repeat(10_000)), "413");
-    for bad in [
-        "",
-        "{}",
-        "{\"reason\":\"\"}",
-        "{\"reason\":\"x\",\"typo\":1}",
-        "{\"reason\":\"x\",\"bucket\":\"a b\"}",
-    ] {
-        assert_eq!(answer("application/json", bad), "400", "{bad}");
-    }
-
-    let Some(own) = own_address() else {
-        skipped("aggregator_rejects_commands_from_other_machines: this machine has only loopback addresses");
-        return;
-    };
-    let ended = run(&["kill", "on", "--reason", "x", "--aggregator", &format!("http://{own}:{port}")]);
-    let output = text(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(1), "{output}");
-    assert!(output.contains("on the machine itself") && output.contains(&own.to_string()), "{output}");
-    assert_eq!(kill_json(&["status", "--aggregator", &local])["fleet"]["generation"], 0);
 }
 
 /// An address of this machine other than loopback. The socket sends nothing.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::fleet::{BUCKET, Fleet, TENANTS, metric, policy};
+use crate::fleet::{BUCKET, Fleet, TENANTS, policy};
 use crate::process::{Process, http_get, message, run, until};
 use crate::turns::{IDLE, turn};
 
@@ -115,92 +115,6 @@ fn lost_aggregator_stays_visible_until_it_is_forgotten() {
     fleet.restart_controller();
     until("the controller to lead", || fleet.status().filter(|status| status["leading"] == true));
     assert_eq!(listed(&fleet), None);
-}
-
-#[test]
-fn aggregator_that_leaves_in_order_or_returns_is_logged_and_does_not_expire() {
-    let _turn = turn(IDLE);
-    let mut fleet = fleet();
-    assert!(fleet.zones[0].aggregator.terminate().success());
-    let stopped = logged(&fleet.controller, "aggregator disconnected");
-    let reason = stopped["fields"]["reason"].as_str().unwrap();
-    assert!(reason.starts_with("it closed the stream: it stops while it has clients"), "{stopped}");
-    fleet.restart_aggregator(0);
-    until("the aggregator to be back", || {
-        listed(&fleet).filter(|back| back["connected"] == true && back["expired"] == false)
-    });
-    for service in &mut fleet.zones[0].services {
-        assert!(service.terminate().success());
-    }
-    until("the aggregator to have no clients", || {
-        (fleet.aggregator_metric(0, "plimsoll_children") == 0.0).then_some(())
-    });
-    assert!(fleet.zones[0].aggregator.terminate().success());
-    logged(&fleet.controller, "aggregator left in good order: its share is free");
-    until("the aggregator to be gone", || listed(&fleet).is_none().then_some(()));
-}
-
-#[test]
-fn two_aggregators_under_one_name_are_reported_until_one_is_gone() {
-    let _turn = turn(IDLE);
-    let fleet = fleet();
-    let parent = format!("http://{}", fleet.controller.address("listen"));
-    let twin = ["aggregator", "--zone", "zone-a", "--name", "zone-a-aggregator", "--controller", &parent];
-    let mut twin = Process::start(&[&twin[..], &FREE].concat());
-    let conflict = logged(&fleet.controller, "two aggregators have one name: ");
-    assert_eq!((&conflict["fields"]["zone"], &conflict["level"]), (&"zone-a".into(), &"ERROR".into()));
-    assert_eq!(listed(&fleet).unwrap()["name_conflict"], true);
-    assert_eq!(of_lost(&fleet, "plimsoll_aggregator_name_conflict"), 1.0);
-    assert_eq!(fleet.controller_metric("plimsoll_aggregator_name_conflict", "zone=\"zone-b\""), 0.0);
-    let (_, text) = command(&fleet, &["status"]);
-    assert!(text.contains("  two processes with this zone and name replace each other"), "{text}");
-    for process in [&twin, &fleet.zones[0].aggregator] {
-        process.wait_for(|line| {
-            line["fields"]["why"].as_str().is_some_and(|why| why.contains("two processes have one name"))
-        });
-    }
-
-    twin.kill_9();
-    until("the conflict to be over", || {
-        listed(&fleet).filter(|left| left["name_conflict"] == false && left["connected"] == true)
-    });
-    logged(&fleet.controller, "conflict of aggregator names over");
-    let said = fleet.controller.log();
-    let said = said.iter().filter(|line| line.contains("two aggregators have one name")).count();
-    assert_eq!(said, 1, "a conflict is logged once");
-}
-
-#[test]
-fn service_of_another_zone_is_reported_once() {
-    let _turn = turn(IDLE);
-    let mut fleet = fleet();
-    let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
-    let service = ["service", "--zone", "zone-x", "--aggregator", &aggregator, "--listen", "127.0.0.1:0"];
-    let service = Process::start(&service);
-    let text = "this service names the zone `zone-x` and its aggregator the zone `zone-a`";
-    let own = logged(&service, text);
-    assert_eq!(own["fields"]["problem"], "foreign_zone");
-    let seen = logged(&fleet.zones[0].aggregator, "service names another zone than this aggregator");
-    assert_eq!((&seen["fields"]["zone"], &seen["level"]), (&"zone-x".into(), &"ERROR".into()));
-    let page = http_get(fleet.zones[0].aggregator.address("admin"), "/metrics").1;
-    assert_eq!(metric(&page, "plimsoll_clients_in_other_zones", ""), 1.0);
-    let status = http_get(fleet.zones[0].aggregator.address("admin"), "/status").1;
-    let status: Value = serde_json::from_str(&status).unwrap();
-    let zones: Vec<&str> =
-        status["clients"].as_array().unwrap().iter().map(|client| client["zone"].as_str().unwrap()).collect();
-    assert_eq!(zones.iter().filter(|zone| **zone == "zone-x").count(), 1, "{status}");
-
-    // A new stream is no new reason to say it.
-    fleet.zones[0].aggregator.kill_9();
-    fleet.restart_aggregator(0);
-    logged(&fleet.zones[0].aggregator, "service names another zone than this aggregator");
-    until("the service to be connected again", || {
-        let page = http_get(service.address("listen"), "/metrics").1;
-        (metric(&page, "plimsoll_feed_connected", "") == 1.0).then_some(())
-    });
-    assert_eq!(service.log().iter().filter(|line| line.contains(text)).count(), 1);
-    let quiet = fleet.service_logs();
-    assert!(!quiet.iter().any(|line| line.contains(text)), "services of the zone say nothing");
 }
 
 /// Without the pause as its own, the controller would find its aggregator stale and end the canary.

@@ -20,8 +20,6 @@ mod conflict;
 #[cfg(test)]
 mod extra_gates;
 #[cfg(test)]
-mod files;
-#[cfg(test)]
 #[allow(dead_code)] // the measuring program uses the rest
 mod fleet;
 #[cfg(test)]
@@ -34,8 +32,6 @@ mod history;
 mod house;
 #[cfg(test)]
 mod kill;
-#[cfg(test)]
-mod kill_orders;
 #[cfg(test)]
 mod liveness;
 #[cfg(test)]
@@ -57,11 +53,7 @@ mod prometheus;
 #[allow(dead_code)] // the measuring program uses the rest
 mod quota;
 #[cfg(test)]
-mod reasons;
-#[cfg(test)]
 mod rollout;
-#[cfg(test)]
-mod several;
 #[cfg(test)]
 mod sidecar;
 #[cfg(test)]

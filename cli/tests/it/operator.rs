@@ -1,5 +1,5 @@
-//! The credentials of operators with the real binary: tokens files, and commands with a token, a CA and a config
-//! file at a controller over plain HTTP and over TLS.
+//! The credentials of operators with the real binary: tokens files, and commands with a token and a CA at a
+//! controller over plain HTTP and over TLS.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use plimsoll_admin::access::{TokenHash, Tokens};
 use tempfile::TempDir;
 
 use crate::fleet::policy;
-use crate::process::{Process, command, until};
+use crate::process::{Process, command};
 
 /// A directory with the files of an operator, and commands that run in it.
 struct Operator(TempDir);
@@ -75,7 +75,7 @@ impl Operator {
 }
 
 #[test]
-fn tokens_are_added_listed_and_removed_and_comments_stay() {
+fn tokens_are_added_and_comments_stay() {
     let operator = Operator::new();
     let text = operator.succeed("tokens add ann --role viewer --file tokens --out ann.token");
     assert_eq!([operator.mode("tokens"), operator.mode("ann.token")], [0o600, 0o600]);
@@ -92,14 +92,9 @@ fn tokens_are_added_listed_and_removed_and_comments_stay() {
     assert_eq!(operator.mode("tokens"), 0o640);
     assert_eq!(operator.read("tokens").parse::<Tokens>().unwrap().entries().len(), 2);
 
-    assert_eq!(operator.succeed("tokens list --file tokens"), "viewer    ann\nadmin     ben\n");
-    let json = operator.succeed("tokens list --file tokens --output json");
-    assert_eq!(json, "[{\"name\":\"ann\",\"role\":\"viewer\"},{\"name\":\"ben\",\"role\":\"admin\"}]\n");
     std::os::unix::fs::symlink("tokens", operator.path("link")).unwrap();
-    operator.succeed("tokens remove ann --file link");
-    assert!(operator.path("link").is_symlink());
-    assert_eq!(operator.read("tokens"), format!("# team\n\nben admin {}\n", TokenHash::of(ben.trim())));
-    assert_eq!(operator.mode("tokens"), 0o640);
+    operator.succeed("tokens add cleo --role viewer --file link --out cleo.token");
+    assert!(operator.path("link").is_symlink() && operator.read("tokens").contains("cleo viewer"));
 }
 
 #[test]
@@ -126,13 +121,6 @@ fn wrong_arguments_of_tokens_change_nothing_and_have_a_remedy() {
             "ann.token exists and is not overwritten",
         ),
         ("tokens add ben --role admin --file tokens", "--out <TOKEN_FILE>"),
-        ("tokens list --file missing", "cannot read the tokens file missing"),
-        ("tokens list --file comments", "it has no token"),
-        (
-            "tokens remove ben --file tokens",
-            "tokens has no token `ben`; `plimsoll tokens list --file tokens`",
-        ),
-        ("tokens remove ann --file tokens", "`ann` is the last token"),
     ] {
         let (code, text) = operator.run(line);
         assert_eq!(code, 2, "{line}: {text}");
@@ -154,7 +142,7 @@ fn wrong_arguments_of_tokens_change_nothing_and_have_a_remedy() {
 }
 
 #[test]
-fn commands_send_the_token_of_flag_environment_or_config_file() {
+fn commands_send_the_token_of_flag_or_environment() {
     let operator = Operator::new();
     for role in ["viewer", "operator", "admin"] {
         operator.succeed(&format!("tokens add {role} --role {role} --file tokens --out {role}.token"));
@@ -193,36 +181,12 @@ fn commands_send_the_token_of_flag_environment_or_config_file() {
     );
     operator.succeed(&format!("{import} --token-file admin.token"));
 
-    // A flag wins over the environment, which wins over the config file.
-    operator.write("config.yaml", &format!("controller: {admin}\ntoken_file: viewer.token\n"), 0o644);
-    operator.write("wrong.yaml", "controller: http://127.0.0.1:1\ntoken_file: other.token\n", 0o644);
-    operator.succeed("status --config config.yaml");
-    operator.fail(1, "status --config wrong.yaml", &["nothing answers at http://127.0.0.1:1"]);
-    let variables = [("PLIMSOLL_CONFIG", "wrong.yaml"), ("PLIMSOLL_TOKEN_FILE", "viewer.token")];
-    let (code, text) = operator.run_with(&variables, &status);
+    // A flag wins over the environment.
+    let variables = [("PLIMSOLL_TOKEN_FILE", "viewer.token"), ("PLIMSOLL_CONTROLLER_ADMIN", &*admin)];
+    let (code, text) = operator.run_with(&variables, "status");
     assert_eq!(code, 0, "{text}");
-    let (code, text) = operator.run_with(&variables, &format!("{kill} --token-file operator.token"));
-    assert_eq!(code, 0, "{text}");
-    fs::create_dir_all(operator.path("xdg/plimsoll")).unwrap();
-    fs::copy(operator.path("viewer.token"), operator.path("xdg/plimsoll/token")).unwrap();
-    operator.write("xdg/plimsoll/config.yaml", &format!("controller: {admin}\ntoken_file: token\n"), 0o644);
-    let xdg = operator.path("xdg").display().to_string();
-    let (code, text) = operator.run_with(&[("XDG_CONFIG_HOME", &xdg)], "status");
-    assert_eq!(code, 0, "{text}");
-
-    // A removed token is refused while the controller runs.
-    operator.succeed("tokens remove viewer --file tokens");
-    until("the token to be refused", || {
-        let (code, text) = operator.run(&format!("{status} --token-file viewer.token"));
-        (code == 1 && text.contains("is not in the tokens file")).then_some(())
-    });
-    // Guesses are limited, and a valid token is not.
-    until("the guesses to be limited", || {
-        let (code, text) = operator.run(&format!("{status} --token-file viewer.token"));
-        (code == 1 && text.contains("s, then try again with a valid token in place of viewer.token"))
-            .then_some(())
-    });
-    operator.succeed(&format!("{status} --token-file operator.token"));
+    let (code, text) = operator.run_with(&variables, "status --token-file other.token");
+    assert_eq!(code, 1, "{text}");
 }
 
 #[test]
@@ -232,7 +196,6 @@ fn wrong_credentials_are_usage_errors_before_anything_is_sent() {
     let token = operator.read("ann.token");
     operator.write("open.token", &token, 0o644);
     operator.write("hash.token", &operator.read("tokens"), 0o600);
-    operator.write("unknown.yaml", &format!("tokenfile: ann.token\ntoken: {token}"), 0o600);
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     // Every address of the machine, so it is none of loopback.
@@ -261,11 +224,6 @@ fn wrong_credentials_are_usage_errors_before_anything_is_sent() {
             "cannot read the CA missing: No such file or directory",
         ),
         (format!("status --controller {tls} --ca tokens"), "tokens: has no whole certificate"),
-        (format!("status --controller {near} --config missing"), "cannot read the config file missing"),
-        (
-            format!("status --controller {near} --config unknown.yaml"),
-            "unknown.yaml:1:1: tokenfile: unknown field `tokenfile` (did you mean `token_file`?",
-        ),
         (
             "status --controller ftp://127.0.0.1".to_owned(),
             "write it as http://127.0.0.1:7401, or as https://",
@@ -289,11 +247,10 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     let controller = operator.controller(&["--certs", &certs, "--admin", "0.0.0.0:0"]);
     let port = controller.address("admin").port();
     let tls = format!("https://127.0.0.1:{port}");
-    operator.write("config.yaml", "ca: ca/ca.crt\ntoken_file: ann.token\n", 0o644);
 
-    operator.succeed(&format!("status --controller {tls} --config config.yaml"));
+    operator.succeed(&format!("status --controller {tls} --ca ca/ca.crt --token-file ann.token"));
     operator.succeed(&format!(
-        "kill on --reason test --controller https://localhost:{port} --config config.yaml"
+        "kill on --reason test --controller https://localhost:{port} --ca ca/ca.crt --token-file ann.token"
     ));
     let variables = [("PLIMSOLL_CA", "ca/ca.crt"), ("PLIMSOLL_CONTROLLER_ADMIN", &tls)];
     let (code, text) = operator.run_with(&variables, "status --token-file ann.token");
@@ -308,22 +265,23 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
     let rest = ["--admin", "0.0.0.0:0", "--certs", &certs, "--tokens", &tokens];
     let aggregator = Process::start(&[&fixed[..], &rest].concat());
     let zone = format!("https://127.0.0.1:{}", aggregator.address("admin").port());
-    operator.succeed(&format!("kill on --reason test --aggregator {zone} --config config.yaml"));
+    operator
+        .succeed(&format!("kill on --reason test --aggregator {zone} --ca ca/ca.crt --token-file ann.token"));
     operator.fail(1, &format!("kill status --aggregator {zone} --ca ca/ca.crt"), &["--token-file FILE"]);
     for (line, text) in [
         (format!("status --controller {zone}"), "is no controller: check the address"),
         (format!("kill status --aggregator {tls}"), "is no aggregator: check the address"),
     ] {
-        operator.fail(1, &format!("{line} --config config.yaml"), &[text]);
+        operator.fail(1, &format!("{line} --ca ca/ca.crt --token-file ann.token"), &[text]);
     }
 
     operator.fail(
         1,
-        &format!("status --controller {parent} --config config.yaml"),
+        &format!("status --controller {parent} --ca ca/ca.crt --token-file ann.token"),
         &["is no admin port", "7401"],
     );
 
-    let foreign = format!("status --controller {tls} --config config.yaml --ca foreign/ca.crt");
+    let foreign = format!("status --controller {tls} --ca foreign/ca.crt --token-file ann.token");
     operator.fail(1, &foreign, &["is not signed by a CA in foreign/ca.crt: give the file"]);
     let plain = format!("http://127.0.0.1:{port}");
     let with_token = format!("status --controller {plain} --token-file ann.token");
@@ -331,6 +289,6 @@ fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
 
     let controller = operator.controller(&["--admin", "127.0.0.1:0"]);
     let port = controller.address("admin").port();
-    let line = format!("status --controller https://127.0.0.1:{port} --config config.yaml");
+    let line = format!("status --controller https://127.0.0.1:{port} --ca ca/ca.crt --token-file ann.token");
     operator.fail(1, &line, &["speaks no TLS", &format!("write http://127.0.0.1:{port}")]);
 }

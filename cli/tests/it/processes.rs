@@ -7,9 +7,9 @@ use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::fleet::{BUCKET, Fleet, Rates, TENANTS, policy};
+use crate::fleet::{BUCKET, Fleet, Rates, policy};
 use crate::process::{Process, http_get, message, run, until};
-use crate::turns::{ALL, IDLE, turn};
+use crate::turns::{ALL, turn};
 
 const LIMIT: u32 = 300;
 const OFFERED: u32 = 1_200;
@@ -61,19 +61,6 @@ fn limit_holds_in_total_and_follows_the_policy() {
 }
 
 #[test]
-fn shadow_counts_what_enforcement_would_refuse() {
-    let _turn = turn(OFFERED);
-    let mut fleet = Fleet::start(&policy(LIMIT, "shadow", false));
-    fleet.start_patient_load(OFFERED.into());
-    let due = 1.0 - f64::from(LIMIT) / f64::from(OFFERED);
-    let rates = fleet.until_rates("the share of would-dropped requests", SPAN, |rates| {
-        rates.offered > 3.0 * f64::from(LIMIT) && (rates.would_dropped / rates.offered - due).abs() < 0.02
-    });
-    assert_eq!(rates.dropped, 0.0, "{rates:?}");
-    assert_eq!(fleet.sample().drop, 0.0, "no request was refused");
-}
-
-#[test]
 fn limit_holds_for_an_independent_caller() {
     let _turn = turn(ALL);
     let fleet = Fleet::start(&policy(LIMIT, "enforce", false));
@@ -111,100 +98,6 @@ pub(crate) fn skipped(line: &str) {
         let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
         writeln!(file, "{line}").unwrap();
     }
-}
-
-#[test]
-fn invalid_policy_changes_nothing_and_is_logged_with_its_place() {
-    let _turn = turn(IDLE);
-    let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
-    let good = fleet.status().unwrap()["policy_hash"].clone();
-    let tenants = fleet.policy_path().with_file_name("tenants.yaml");
-    let too_large = format!("{}# {}\n", policy(LIMIT, "enforce", false), "x".repeat(2 << 20));
-    for (number, (file, text, place, path)) in [
-        ("policy.yaml", "bukets: {}\n", "policy.yaml:1:1", "bukets"),
-        (
-            "policy.yaml",
-            "buckets:\n  checkout:\n    limit: -5\n",
-            "policy.yaml:3:12",
-            "buckets.checkout.limit",
-        ),
-        ("policy.yaml", "", "policy.yaml:1:1", ""),
-        ("policy.yaml", &too_large, "policy.yaml", ""),
-        (
-            "tenants.yaml",
-            "tenants:\n  default: { weight: 1 }\n  default: { weight: 2 }\n",
-            "tenants.yaml:3:3",
-            "tenants",
-        ),
-        (
-            "tenants.yaml",
-            "tenants:\n  default: { weight: .nan }\n",
-            "tenants.yaml:2:22",
-            "tenants.default.weight",
-        ),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        if file == "policy.yaml" {
-            fleet.save_policy(text);
-        } else {
-            std::fs::write(&tenants, text).unwrap();
-        }
-        let refused = (number + 1) as f64;
-        until(&format!("{text:.60} to be rejected"), || {
-            (fleet.controller_metric("plimsoll_policy_reloads_total", "refused") >= refused).then_some(())
-        });
-        fleet
-            .controller
-            .wait_for(|line| message(line).is_some_and(|text| text.contains(place) && text.contains(path)));
-        assert_eq!(fleet.controller_metric("plimsoll_policy_refused", ""), 1.0);
-        assert_eq!(fleet.status().unwrap()["policy_hash"], good, "{text:.60}");
-        fleet.save_policy(&policy(LIMIT, "enforce", false));
-        std::fs::write(&tenants, TENANTS).unwrap();
-        until("the valid files to be loaded again", || {
-            (fleet.controller_metric("plimsoll_policy_refused", "") == 0.0).then_some(())
-        });
-        assert_eq!(fleet.status().unwrap()["policy_hash"], good);
-    }
-    assert_eq!(fleet.controller.terminate().code(), Some(0));
-}
-
-#[test]
-fn kill_stops_all_refusals_and_leaves_shadow_until_an_operator_enforces_again() {
-    let _turn = turn(OFFERED);
-    let mut fleet = overloaded_fleet();
-    let none_refused = |rates: &Rates| rates.offered > 2.0 * f64::from(LIMIT) && rates.dropped == 0.0;
-    let in_shadow = |rates: &Rates| none_refused(rates) && rates.would_dropped > f64::from(LIMIT);
-    let second = Duration::from_secs(1);
-
-    fleet.save_policy(&policy(LIMIT, "enforce", true));
-    fleet.until_rates("refusals to stop", second, in_shadow);
-    assert_eq!(fleet.controller_metric("plimsoll_killed", ""), 1.0);
-
-    fleet.save_policy(&policy(LIMIT, "enforce", false));
-    until("the kill to end", || (fleet.controller_metric("plimsoll_killed", "") == 0.0).then_some(()));
-    let check_status_is_shadow = |fleet: &Fleet| {
-        assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["mode"], "shadow");
-        assert_eq!(fleet.status().unwrap()["buckets"][BUCKET]["file_mode"], "enforce");
-        assert_eq!(fleet.controller_metric("plimsoll_bucket_mode", "mode=\"shadow\""), 1.0);
-        assert_eq!(fleet.controller_metric("plimsoll_bucket_mode_differs_from_file", ""), 1.0);
-    };
-    check_status_is_shadow(&fleet);
-    fleet.until_rates("shadow after the kill", second, in_shadow);
-
-    assert_eq!(fleet.controller.terminate().code(), Some(0));
-    fleet.restart_controller();
-    check_status_is_shadow(&fleet);
-    until("the restarted controller to lead", || fleet.status()?["leading"].as_bool()?.then_some(()));
-    fleet.until_rates("shadow after the restart", second, in_shadow);
-
-    fleet.save_policy(&policy(LIMIT, "shadow", false));
-    until("the shadow mode in the file to be loaded", || {
-        (fleet.status()?["buckets"][BUCKET]["file_mode"] == "shadow").then_some(())
-    });
-    fleet.save_policy(&policy(LIMIT, "enforce", false));
-    fleet.until_rates("the limit to hold again", SPAN, holds(LIMIT));
 }
 
 /// Checks for a while that protection lapses in no second.

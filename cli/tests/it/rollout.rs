@@ -10,7 +10,7 @@ use plimsoll_core::rollout::Percent;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, http_get, message, run, until};
+use crate::process::{Process, http_get, run, until};
 use crate::turns::turn;
 
 /// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that
@@ -124,11 +124,6 @@ impl Scene {
             .collect();
         let args = ["load", "--target", &targets.join(","), "--rps", &rps.to_string(), "--tenant", "acme"];
         self.load.push(Process::spawn(&args));
-    }
-
-    /// Replaces the policy file.
-    fn save_policy(&self, policy: &str) {
-        fs::write(self.directory.path().join("policy.yaml"), policy).unwrap();
     }
 
     /// Kills the controller, and starts it again with its state.
@@ -272,53 +267,4 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     scene.aggregators[1].signal("CONT");
     let (_, page) = http_get(scene.controller.address("admin"), "/metrics");
     assert!(page.contains("plimsoll_rollout_gate{entry=\"good\",result="), "{page}");
-}
-
-/// A limit in shadow, whose gate takes five seconds with data and allows a tenth of would-be refusals.
-fn shadow_of(limit: u32) -> String {
-    format!(
-        "buckets: {{ good: {{ limit: {limit} }} }}\nrollout:\n  \
-         shadow: {{ min_days: 0.00006, window_h: 0.0015, max_drop_ratio: 0.1 }}\n  min_samples: 200\n"
-    )
-}
-
-#[test]
-fn old_evidence_does_not_pass_a_new_limit() {
-    let _turn = turn(OFFERED);
-    let mut scene = Scene::without_services(&shadow_of(120), &QUICK);
-    scene.start_service(0, false, &[]);
-    scene.start_load("good", 100);
-    until("the gate to pass at a limit of 120", || (scene.status("good")["gate"] == "pass").then_some(()));
-
-    scene.save_policy(&shadow_of(61));
-    scene.controller.wait_for(|line| {
-        let changes = line["fields"]["changes"].as_str();
-        message(line) == Some("policy in force")
-            && changes.is_some_and(|changes| changes.contains("buckets.good.limit 120 -> 61"))
-    });
-    let since = scene.last_change("good", "edit");
-    assert_eq!((&since["from"], &since["to"]), (&"shadow".into(), &"shadow".into()));
-    assert!(since["evidence"]["with_data_ms"].as_u64() >= Some(5_000), "{since}");
-    let (code, output) = scene.command(&["rollout", "promote", "good"]);
-    let anew = "limit 120 -> 61; ";
-    assert!(
-        code == Some(1) && output.contains("; evidence counts since 2") && output.contains(anew),
-        "{output}"
-    );
-    let renewed = until("the time of the change", || {
-        scene.status("good")["since"]["at_s"].as_i64().map(|_| scene.command(&["rollout", "status"]).1)
-    });
-    assert!(renewed.contains("  since 2") && renewed.contains(" (edit): limit 120 -> 61\n"), "{renewed}");
-
-    // The reason survives a restart, and what is counted since shows what the limit would refuse.
-    scene.restart_controller();
-    assert_eq!(scene.status("good")["since"]["number"], since["number"]);
-    until("the gate to fail at a limit of 61", || {
-        let status = scene.status("good");
-        assert_ne!(status["gate"], "pass", "{status}");
-        let why = status["why"][0].as_str().unwrap_or_default();
-        (status["gate"] == "fail" && why.starts_with("would-drop ratio")).then_some(())
-    });
-    let (code, output) = scene.command(&["rollout", "promote", "good"]);
-    assert!(code == Some(1) && output.contains("would-drop ratio") && output.contains(anew), "{output}");
 }

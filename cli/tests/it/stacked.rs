@@ -2,14 +2,14 @@
 //! and an aggregator whose place in the tree is invalid reports the reason and keeps retrying.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::fleet::{BUCKET, LOAD, TENANTS, metric, policy};
-use crate::process::{Process, http_get, message, until};
-use crate::turns::{IDLE, turn};
+use crate::process::{Process, http_get, until};
+use crate::turns::turn;
 
 const LIMIT: u32 = 200;
 const OFFERED: u32 = 1_000;
@@ -39,21 +39,8 @@ fn any() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
-/// An address with a free port.
-fn free() -> SocketAddr {
-    TcpListener::bind(any()).unwrap().local_addr().unwrap()
-}
-
 fn metric_of(process: &Process, name: &str, label: &str) -> f64 {
     metric(&http_get(process.address("admin"), "/metrics").1, name, label)
-}
-
-/// Waits until a process logs why its parent rejects it, and returns the text that contains `reason`.
-fn rejection(process: &Process, reason: &str) -> String {
-    let line =
-        process.wait_for(|line| line["fields"]["why"].as_str().is_some_and(|why| why.contains(reason)));
-    assert!(message(&line).unwrap().contains("keeps the directives it has"), "{line}");
-    line["fields"]["why"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -105,46 +92,4 @@ fn counts_and_ratios_pass_through_two_aggregators() {
     });
     let unconfirmed = |process: &Process| metric_of(process, "plimsoll_counts_unconfirmed_total", "");
     assert_eq!([&controller, &upper, &lower].map(unconfirmed), [0.0; 3]);
-}
-
-#[test]
-fn aggregators_in_a_loop_are_rejected_and_retry() {
-    let _turn = turn(IDLE);
-    let (one, other) = (free(), free());
-    let aggregators = [aggregator("one", other, one), aggregator("other", one, other)];
-    // The one that connects second is rejected.
-    let refused =
-        |process: &Process| metric_of(process, "plimsoll_streams_rejected_total", "reason=\"loop\"");
-    until("the loop to be detected more than once", || {
-        (aggregators.iter().map(refused).sum::<f64>() >= 3.0).then_some(())
-    });
-    let by = aggregators.iter().position(|process| refused(process) > 0.0).unwrap();
-    let why = rejection(&aggregators[1 - by], "loop");
-    assert!(why.contains("point one of them at a controller"), "{why}");
-}
-
-#[test]
-fn only_the_lowest_aggregator_of_a_chain_that_is_too_deep_is_rejected() {
-    let _turn = turn(IDLE);
-    let directory = tempfile::tempdir().unwrap();
-    let controller = controller(&directory);
-    let mut parent = controller.address("listen");
-    let mut chain = Vec::new();
-    for at in 0..5 {
-        let next = aggregator(&format!("aggregator-{at}"), parent, any());
-        parent = next.address("listen");
-        // One after the other, so that each knows its depth below the controller.
-        until("its first directives", || (metric_of(&next, "plimsoll_epoch", "") > 0.0).then_some(()));
-        chain.push(next);
-    }
-    let sixth = aggregator("aggregator-5", parent, any());
-    let why = rejection(&sixth, "exceed the maximum");
-    assert!(why.contains("6 aggregators") && why.contains("nearer to the controller"), "{why}");
-    let label = "reason=\"too_deep\"";
-    until("a second attempt", || {
-        (metric_of(&chain[4], "plimsoll_streams_rejected_total", label) >= 2.0).then_some(())
-    });
-    for aggregator in &chain {
-        assert_eq!(metric_of(aggregator, "plimsoll_uplink_connected", ""), 1.0);
-    }
 }

@@ -4,14 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-use plimsoll_admin::access::TokenHash;
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::Zone;
 use plimsoll_tls::testing::{Authority, Validity};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Process, http, message, run};
+use crate::process::{Process, message, run};
 
 /// A directory with a policy, and with certificates of a controller and of an aggregator of zone `a`.
 fn folder() -> TempDir {
@@ -33,8 +32,6 @@ fn controller(folder: &Path) -> Vec<String> {
 }
 
 /// Ports that are free, on loopback.
-const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-
 #[test]
 fn tier_with_unusable_flags_of_trust_ends_with_exit_code_2_and_the_remedy() {
     let folder = folder();
@@ -100,65 +97,4 @@ fn plaintext_beyond_loopback_is_named_in_one_warning() {
     assert_eq!(warnings.len(), 1, "{lines:?}");
     assert_eq!(warnings[0]["level"], "WARN");
     assert_eq!(warnings[0]["fields"]["plaintext"], "--listen 0.0.0.0:0, --admin 0.0.0.0:0");
-}
-
-#[test]
-fn order_has_the_name_of_its_token_and_no_token_is_logged() {
-    let folder = folder();
-    let token = |number: u32| format!("plimsoll_{number:043}");
-    let tokens = folder.path().join("tokens");
-    let line = |name: &str, role: &str, number| format!("{name} {role} {}\n", TokenHash::of(&token(number)));
-    fs::write(&tokens, line("ann", "operator", 1) + &line("ben", "viewer", 2)).unwrap();
-    let tokens = tokens.display().to_string();
-    let upper = Process::start(
-        &[
-            controller(folder.path()),
-            FREE.map(str::to_owned).into(),
-            vec!["--tokens".to_owned(), tokens.clone()],
-        ]
-        .concat(),
-    );
-    let lower = Process::start(&[&["aggregator", "--tokens", &tokens][..], &FREE].concat());
-    for tier in [&upper, &lower] {
-        let ask = |method: &str, path: &str, number: Option<u32>, body: &str| {
-            let (bearer, length) =
-                (number.map(|number| format!("Bearer {}", token(number))), body.len().to_string());
-            let mut headers = vec![("content-type", "application/json"), ("content-length", length.as_str())];
-            headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
-            // The body follows the empty line after the headers.
-            let last = format!("close\r\n\r\n{body}");
-            headers.push(("connection", &last));
-            http(tier.address("admin"), method, path, &headers).unwrap()
-        };
-        let order = r#"{"reason":"test","by":"mallory"}"#;
-        assert_eq!(ask("POST", "/kill/on", None, order).0, 401);
-        assert_eq!(ask("POST", "/kill/on", Some(9), order).0, 401);
-        assert_eq!(ask("POST", "/kill/on", Some(2), order).0, 403);
-        assert_eq!(ask("POST", "/kill/on", Some(1), order).0, 200);
-        let (status, body) = ask("GET", "/kill", Some(2), "");
-        let killed: Value = serde_json::from_str(&body).unwrap();
-        assert_eq!((status, &killed["fleet"]["killed"]), (200, &Value::Bool(true)), "{body}");
-        let page = ask("GET", "/metrics", None, "").1;
-        for row in ["unknown_token\"} 1", "no_token\"} 1", "role\"} 1"] {
-            assert!(page.contains(&format!("plimsoll_admin_refused_total{{reason=\"{row}")), "{row}: {page}");
-        }
-        // The name of the order is in the log of both, and in the state of a controller.
-        let log = tier.log().join("\n");
-        assert!(log.contains("ann") && !log.contains("mallory"), "{log}");
-        assert!(log.contains("ben") && log.contains("admin request refused"), "{log}");
-        assert!((1..=9).all(|number| !log.contains(&token(number))), "{log}");
-        let security: Value = serde_json::from_str(&ask("GET", "/status", Some(2), "").1).unwrap();
-        assert_eq!(security["security"]["tokens"]["accepted"], 2);
-    }
-    assert_eq!(upper.address("listen").ip().to_string(), "127.0.0.1");
-}
-
-#[test]
-fn ports_are_on_loopback_by_default() {
-    for (tier, port, admin) in [("controller", 7400, 7401), ("aggregator", 7410, 7411)] {
-        let help = String::from_utf8(run(&[tier, "--help"]).stdout).unwrap();
-        for port in [port, admin] {
-            assert!(help.contains(&format!("[default: 127.0.0.1:{port}]")), "{tier}: {help}");
-        }
-    }
 }

@@ -215,13 +215,13 @@ impl Brain {
         let mut displaced = BTreeSet::new();
         for name in names.iter().skip(skipped) {
             displaced.extend(self.buckets.unlisted.note(now, name));
-            if let Some(child) = self.sessions.by_stream(stream) {
+            if let Some(child) = self.downstream.sessions.by_stream(stream) {
                 child.subscribe(name);
             }
         }
         if !displaced.is_empty() {
-            self.sessions.unsubscribe(&displaced);
-            self.aggregators.remove_buckets(&displaced);
+            self.downstream.sessions.unsubscribe(&displaced);
+            self.downstream.aggregators.remove_buckets(&displaced);
         }
     }
 }

@@ -8,7 +8,7 @@ use plimsoll_core::stats::metrics::{self, About, Family, Metric, Series, familie
 use super::Sources;
 
 /// The metrics beside those of the limiter.
-const METRICS: [Metric<Sources>; 10] = [
+const METRICS: [Metric<Sources>; 9] = [
     Metric::counter(
         "plimsoll_sidecar_looks_total",
         &["late"],
@@ -36,20 +36,11 @@ const METRICS: [Metric<Sources>; 10] = [
         |sources| labelled(sources.rls.passed()),
     ),
     Metric::counter(
-        "plimsoll_sidecar_own_limit_refusals_total",
-        &["enforced"],
-        "Refusals by the limit that a descriptor brought along (`takes_limit`); `false` if they were withheld.",
-        |sources| labelled(sources.rls.own_limits()),
-    ),
-    Metric::counter(
         "plimsoll_sidecar_http_requests_total",
         &["endpoint", "result"],
         "Requests of the HTTP port, and each part of a batch: `allowed`, `refused`, `withheld`, `passed` (no rule limits it), \
          `invalid`, `recorded` (a report), `unknown_bucket`.",
-        |sources| {
-            let counts = sources.http.counts().into_iter();
-            rows(counts.map(|count| ([count.endpoint, count.result], count.requests)))
-        },
+        |sources| rows(sources.http.requests()),
     ),
     Metric::counter(
         "plimsoll_sidecar_http_mistakes_total",

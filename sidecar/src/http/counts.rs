@@ -1,17 +1,13 @@
 //! The counts of the HTTP port: requests by endpoint and result, and mistakes in the configuration of proxies, each of
 //! which is logged once.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::tally::Tally;
 
 /// The endpoints that are counted, as values of a label.
 const ENDPOINTS: [&str; 4] = ["check", "nginx", "v1_check", "v1_report"];
 /// The results that are counted, as values of a label.
 const RESULTS: [&str; 7] =
     ["allowed", "refused", "withheld", "passed", "invalid", "recorded", "unknown_bucket"];
-/// The kinds of mistakes, as values of a label.
-const MISTAKES: [&str; 6] =
-    ["no_bucket", "bucket", "bucket_not_listed", "cost", "original_method", "original_uri"];
-
 /// An endpoint, by its place in [`ENDPOINTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
@@ -48,7 +44,7 @@ pub(super) enum Outcome {
     UnknownBucket,
 }
 
-/// A mistake in the configuration of a proxy, by its place in [`MISTAKES`].
+/// A mistake in the configuration of a proxy, by its place among the labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     /// No header names the bucket, and there are no rules for HTTP.
@@ -65,63 +61,50 @@ pub(super) enum Mistake {
     OriginalUri,
 }
 
-/// A number of requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Count {
-    /// One of [`ENDPOINTS`].
-    pub(crate) endpoint: &'static str,
-    /// One of [`RESULTS`].
-    pub(crate) result: &'static str,
-    /// The number of requests.
-    pub(crate) requests: u64,
+/// The counts of one port.
+#[derive(Debug)]
+pub(super) struct Counts {
+    requests: [Tally<{ RESULTS.len() }>; ENDPOINTS.len()],
+    mistakes: Tally<6>,
 }
 
-/// The counts of one port.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    requests: [[AtomicU64; RESULTS.len()]; ENDPOINTS.len()],
-    mistakes: [AtomicU64; MISTAKES.len()],
+impl Default for Counts {
+    fn default() -> Self {
+        let mistakes =
+            ["no_bucket", "bucket", "bucket_not_listed", "cost", "original_method", "original_uri"];
+        Self { requests: ENDPOINTS.map(|_| Tally::new(RESULTS)), mistakes: Tally::new(mistakes) }
+    }
 }
 
 impl Counts {
     /// Counts a request.
     pub(super) fn count(&self, endpoint: Endpoint, outcome: Outcome) {
-        let of_endpoint = self.requests.get(endpoint as usize);
-        if let Some(count) = of_endpoint.and_then(|outcomes| outcomes.get(outcome as usize)) {
-            count.fetch_add(1, Ordering::Relaxed);
+        if let Some(of_endpoint) = self.requests.get(endpoint as usize) {
+            of_endpoint.add(outcome as usize);
         }
     }
 
     /// Counts a mistake, and logs the first of its kind.
     #[cold]
     pub(super) fn mistake(&self, mistake: Mistake) {
-        let Some(count) = self.mistakes.get(mistake as usize) else { return };
-        if count.fetch_add(1, Ordering::Relaxed) == 0 {
-            let kind = MISTAKES.get(mistake as usize).copied().unwrap_or_default();
-            tracing::warn!(
-                kind,
-                remedy = mistake.remedy(),
-                "request of a proxy is misconfigured, logged once"
-            );
+        if self.mistakes.add(mistake as usize) {
+            let kind = self.mistakes.label(mistake as usize);
+            let remedy = mistake.remedy();
+            tracing::warn!(kind, remedy, "request of a proxy is misconfigured, logged once");
         }
     }
 
     /// Returns the requests by endpoint and result.
-    pub(super) fn requests(&self) -> Vec<Count> {
+    pub(super) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         let by_endpoint = ENDPOINTS.into_iter().zip(&self.requests);
-        let counts = by_endpoint.flat_map(|(endpoint, outcomes)| {
-            RESULTS.into_iter().zip(outcomes).map(move |(result, count)| Count {
-                endpoint,
-                result,
-                requests: count.load(Ordering::Relaxed),
-            })
-        });
-        counts.collect()
+        by_endpoint.flat_map(|(endpoint, results)| {
+            results.rows().map(|(result, requests)| ([endpoint, result], requests))
+        })
     }
 
     /// Returns the mistakes by kind.
-    pub(super) fn mistakes(&self) -> Vec<(&'static str, u64)> {
-        MISTAKES.into_iter().zip(self.mistakes.iter().map(|count| count.load(Ordering::Relaxed))).collect()
+    pub(super) fn mistakes(&self) -> [(&'static str, u64); 6] {
+        self.mistakes.rows()
     }
 }
 

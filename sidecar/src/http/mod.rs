@@ -12,8 +12,6 @@ mod proxy;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::counts::Count;
-
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -80,12 +78,12 @@ impl Service {
     }
 
     /// Returns the requests so far, by endpoint and result. A batch counts once for each of its requests.
-    pub(crate) fn counts(&self) -> Vec<Count> {
+    pub(crate) fn counts(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         self.inner.counts.requests()
     }
 
     /// Returns the mistakes in requests of proxies, by kind: headers that are missing or malformed.
-    pub(crate) fn mistakes(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn mistakes(&self) -> [(&'static str, u64); 6] {
         self.inner.counts.mistakes()
     }
 }

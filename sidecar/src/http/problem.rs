@@ -5,7 +5,6 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 use plimsoll_admin::access::Denied;
-use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::serve::BodyError;
@@ -26,9 +25,8 @@ struct Fault {
 }
 
 /// A problem document (RFC 9457) about a request that is not served.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Problem")]
-pub(super) struct Document<'a> {
+#[derive(Debug, Serialize)]
+struct Document<'a> {
     /// Always `about:blank`.
     r#type: &'a str,
     /// The name of the status.

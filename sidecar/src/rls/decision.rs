@@ -1,18 +1,15 @@
-//! The decision about the descriptors of one request: all are compared with the rules, then the limits that they bring
-//! along and their keys are asked, and the request is admitted if none refuses.
+//! The decision about the descriptors of one request: all are compared with the rules, then their keys are asked, and the
+//! request is admitted if none refuses.
 
 use std::borrow::Cow;
-use std::time::Instant;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use plimsoll_client::{Decided, KeyRequest, Limiter, Peek, QuotaLeft, Reason, Refusal, Verdict};
-use plimsoll_core::decision::WaitClass;
+use plimsoll_client::{Decided, KeyRequest, Limiter, Peek, QuotaLeft, Reason, Verdict};
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
 use super::counters::{Counters, Overall};
-use super::own_limits::{LimitId, OwnLimit, OwnLimits};
 use crate::rules::{Ask, Found, RefusalForm, Rules};
 
 /// The descriptors of a request that take no allocation; most have one or two.
@@ -29,10 +26,6 @@ pub(super) struct Decision<'a> {
     tenant: Cow<'a, str>,
     /// The number of requests; 0 to check only.
     cost: u32,
-    /// The limit that the descriptor brings along.
-    own: Option<Own>,
-    /// The hits, before the cost of the rule.
-    hits: u64,
     /// The decision of the key alone.
     pub(super) decided: Decided,
     /// The limit of the bucket in requests/s.
@@ -42,33 +35,21 @@ pub(super) struct Decision<'a> {
     pub(super) left: Option<QuotaLeft>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Own {
-    id: LimitId,
-    limit: OwnLimit,
-    /// True if tokens were taken.
-    has_taken: bool,
-    is_exceeded: bool,
-}
-
-/// The limiter, the rules and the tables by which a request is decided.
+/// The limiter, the rules and the counters by which a request is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deciders<'a> {
     pub(super) limiter: &'a Limiter,
     pub(super) rules: &'a Rules,
-    pub(super) own_limits: &'a OwnLimits,
     pub(super) counters: &'a Counters,
 }
 
 impl<'a> Deciders<'a> {
     /// Decides about all descriptors of a request.
-    pub(super) async fn decide(&self, request: &'a RateLimitRequest, now: Instant) -> Decisions<'a> {
+    pub(super) async fn decide(&self, request: &'a RateLimitRequest) -> Decisions<'a> {
         let descriptors = request.descriptors.iter();
         let mut decisions: Decisions<'_> =
             descriptors.map(|descriptor| self.compare(request, descriptor)).collect();
-        if self.ask_own_limits(&mut decisions, now) || !self.ask_keys(&mut decisions).await {
-            self.give_back(&decisions);
-        }
+        self.ask_keys(&mut decisions).await;
         for decision in decisions.iter_mut().flatten().filter(|of| of.decided.verdict.is_admit()) {
             decision.left = self.limiter.quota_left(decision.bucket, &decision.tenant);
         }
@@ -94,20 +75,12 @@ impl<'a> Deciders<'a> {
                 return None;
             }
         };
-        let hits = hits(request, descriptor);
-        let cost = u32::try_from(hits.saturating_mul(u64::from(ask.cost))).unwrap_or(u32::MAX);
-        let Ask { bucket, tenant, takes_limit, refusal, .. } = ask;
-        let limit = descriptor.limit.as_ref().filter(|_| takes_limit).and_then(OwnLimit::of);
-        let own = limit.map(|limit| {
-            let id = self.own_limits.id(&request.domain, descriptor, limit);
-            Own { id, limit, has_taken: false, is_exceeded: false }
-        });
+        let Ask { bucket, tenant, cost, refusal } = ask;
+        let cost = hits(request, descriptor).saturating_mul(u64::from(cost));
         Some(Decision {
             bucket,
             form: refusal,
-            cost,
-            own,
-            hits,
+            cost: u32::try_from(cost).unwrap_or(u32::MAX),
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
             peek: self.limiter.peek(bucket, &tenant),
@@ -116,56 +89,21 @@ impl<'a> Deciders<'a> {
         })
     }
 
-    /// Asks the limits that descriptors bring along. Returns true if one of them refuses the request, which then is not
-    /// offered to any bucket.
-    fn ask_own_limits(&self, decisions: &mut Decisions<'a>, now: Instant) -> bool {
-        let mut is_refused = false;
-        for decision in decisions.iter_mut().flatten() {
-            let Some(own) = &mut decision.own else { continue };
-            let Err(wait) = self.own_limits.take(own.id, own.limit, decision.hits, now) else {
-                own.has_taken = true;
-                continue;
-            };
-            own.is_exceeded = true;
-            let is_enforced = decision.peek.is_some_and(|peek| peek.enforced);
-            self.counters.on_own_limit(is_enforced);
-            if is_enforced {
-                is_refused = true;
-                let refusal = Refusal::new(Reason::TenantLimit, WaitClass::of(wait), fastrand::u32(..));
-                decision.decided.verdict = Verdict::Refuse(refusal);
-            } else {
-                decision.decided.withheld = Some(Reason::TenantLimit);
-            }
-        }
-        is_refused
-    }
-
-    /// Asks the keys of all descriptors together, and then their exact quotas. Returns true if all admit the request.
-    async fn ask_keys(&self, decisions: &mut Decisions<'a>) -> bool {
+    /// Asks the keys of all descriptors together, and then their exact quotas.
+    async fn ask_keys(&self, decisions: &mut Decisions<'a>) {
         if let [Some(decision)] = decisions.as_mut_slice() {
-            decision.set(self.limiter.decide_with_quotas(decision.key(), None).await);
-            return decision.decided.verdict.is_admit();
+            decision.decided = self.limiter.decide_with_quotas(decision.key(), None).await;
+            return;
         }
         let keys: SmallVec<[KeyRequest<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
         if keys.is_empty() {
-            return true;
+            return;
         }
         let mut decided = Vec::with_capacity(keys.len());
         self.limiter.decide_together_with_quotas(&keys, None, &mut decided).await;
         drop(keys);
-        let is_admitted = decided.iter().all(|decided| decided.verdict.is_admit());
         for (decision, decided) in decisions.iter_mut().flatten().zip(decided) {
-            decision.set(decided);
-        }
-        is_admitted
-    }
-
-    /// Gives the tokens of a refused request back to the limits that descriptors brought along.
-    fn give_back(&self, decisions: &Decisions<'a>) {
-        for decision in decisions.iter().flatten() {
-            if let Some(own) = decision.own.filter(|own| own.has_taken) {
-                self.own_limits.give_back(own.id, own.limit, decision.hits);
-            }
+            decision.decided = decided;
         }
     }
 }
@@ -173,12 +111,6 @@ impl<'a> Deciders<'a> {
 impl Decision<'_> {
     fn key(&self) -> KeyRequest<'_> {
         KeyRequest { bucket: self.bucket, tenant: &self.tenant, cost: self.cost }
-    }
-
-    /// Takes over the decision of the bucket. A refusal by the descriptor's own limit that was withheld stays known.
-    fn set(&mut self, decided: Decided) {
-        let withheld = self.decided.withheld.or(decided.withheld);
-        self.decided = Decided { withheld, ..decided };
     }
 
     /// Returns the exact quota that is used up and refuses the request.
@@ -192,11 +124,6 @@ impl Decision<'_> {
     /// Returns the exact quota that has decided.
     pub(super) fn quota(&self) -> Option<&Quota> {
         self.decided.quota.as_deref()
-    }
-
-    /// Returns the limit that the descriptor brought along and exceeds.
-    pub(super) fn exceeded_own(&self) -> Option<OwnLimit> {
-        self.own.filter(|own| own.is_exceeded && !self.decided.verdict.is_admit()).map(|own| own.limit)
     }
 }
 

@@ -5,13 +5,12 @@ mod decision;
 mod grpc;
 mod input;
 mod lossy;
-mod own_limits;
 mod refusal;
 mod response;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -24,12 +23,10 @@ pub(crate) use self::counters::Counters;
 pub(crate) use self::grpc::Reply;
 
 use crate::limits::Limits;
-use crate::rules::Rules;
 use crate::serve::read_within;
 use decision::Deciders;
 use grpc::BODY_BYTES_MAX;
 use input::InputError;
-use own_limits::OwnLimits;
 
 /// The method that decides.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -46,7 +43,6 @@ const QUOTED_MAX: usize = 128;
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     limits: Limits,
-    own_limits: OwnLimits,
     counters: Counters,
     closing: CancellationToken,
 }
@@ -54,7 +50,7 @@ pub(crate) struct Service {
 impl Service {
     /// Serves the decisions of this limiter. Streams that stay open end when `closing` is cancelled.
     pub(crate) fn new(limits: Limits, closing: CancellationToken) -> Self {
-        Self { limits, own_limits: OwnLimits::new(), counters: Counters::default(), closing }
+        Self { limits, counters: Counters::default(), closing }
     }
 
     /// Returns the counts for metrics.
@@ -98,17 +94,9 @@ impl Service {
         let request = lossy::decode(grpc::unframed(body)?)?;
         input::check(&request)?;
         let in_force = self.limits.in_force();
-        let decisions = self.deciders(&in_force.rules).decide(&request, Instant::now()).await;
+        let (limiter, rules) = (self.limits.limiter(), &in_force.rules);
+        let decisions = Deciders { limiter, rules, counters: &self.counters }.decide(&request).await;
         let (response, more) = response::of(&decisions, SystemTime::now);
         Ok(grpc::answered(&response, &more))
-    }
-
-    fn deciders<'a>(&'a self, rules: &'a Rules) -> Deciders<'a> {
-        Deciders {
-            limiter: self.limits.limiter(),
-            rules,
-            own_limits: &self.own_limits,
-            counters: &self.counters,
-        }
     }
 }

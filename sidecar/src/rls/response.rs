@@ -95,17 +95,13 @@ fn of_quota(decisions: &Decisions<'_>) -> Vec<HeaderValue> {
     least.map(|left| refusal::to_add(&quota_fields(left))).unwrap_or_default()
 }
 
-/// Returns the limit that decided: the one that the descriptor brought along or the exact quota if that is exceeded, or
-/// else the bucket's, if it is known.
+/// Returns the limit that decided: the exact quota if that is used up, or else the bucket's, if it is known.
 fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
     if let Some(quota) = decision.used_up() {
         return of_exact(quota);
     }
-    let (requests_per_unit, unit) = match decision.exceeded_own() {
-        Some(own) => (own.requests, own.unit),
-        None => (whole(decision.limit?), Unit::Second),
-    };
-    Some(RateLimit { name: decision.bucket.to_owned(), requests_per_unit, unit: unit.into() })
+    let requests_per_unit = whole(decision.limit?);
+    Some(RateLimit { name: decision.bucket.to_owned(), requests_per_unit, unit: Unit::Second.into() })
 }
 
 /// Returns the limit of an exact quota, if its refill interval is a unit.

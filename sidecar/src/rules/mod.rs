@@ -99,8 +99,6 @@ pub struct Ask<'a> {
     pub tenant: Cow<'a, str>,
     /// The number of requests that one hit counts as, from 1 on.
     pub cost: u32,
-    /// True if the descriptor may bring a limit of its own, which this sidecar then applies before the bucket's.
-    pub takes_limit: bool,
     /// The form of a refusal.
     pub refusal: RefusalForm,
 }
@@ -182,8 +180,8 @@ impl Rules {
                 }
             },
         };
-        let Limited { cost, takes_limit, refusal, .. } = *limited;
-        Some(Ask { bucket, tenant, cost, takes_limit, refusal })
+        let Limited { cost, refusal, .. } = *limited;
+        Some(Ask { bucket, tenant, cost, refusal })
     }
 
     fn built_in_descriptor<'a>(&self, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Found<'a> {
@@ -199,7 +197,7 @@ impl Rules {
             return Found::NoRule;
         }
         let (tenant, refusal) = (tenant.unwrap_or(DEFAULT_TENANT).into(), RefusalForm::default());
-        Found::Limited(Ask { bucket, tenant, cost: 1, takes_limit: false, refusal })
+        Found::Limited(Ask { bucket, tenant, cost: 1, refusal })
     }
 
     /// Returns true if callers may give this name of a bucket: it is valid, and listed if the file lists any.

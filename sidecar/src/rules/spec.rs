@@ -6,7 +6,7 @@ use std::fmt;
 use plimsoll_policy::{Flag, Number};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::RefusalForm;
 
@@ -42,7 +42,8 @@ pub(super) struct DescriptorSpec {
     pub(super) unlimited: Flag,
     pub(super) tenant: Option<NameSpec>,
     pub(super) cost: Option<Number>,
-    pub(super) takes_limit: Option<Flag>,
+    /// Refused with a remedy: a sidecar applies the limits of buckets alone.
+    pub(super) takes_limit: Option<IgnoredAny>,
     pub(super) refusal: Option<RefusalForm>,
     pub(super) descriptors: Option<Vec<DescriptorSpec>>,
 }

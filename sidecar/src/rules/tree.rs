@@ -1,6 +1,6 @@
 //! The rules of a domain as a tree, in which each entry of a descriptor takes one step by a few look-ups.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::RandomState;
 
@@ -16,7 +16,8 @@ pub(super) struct Level {
 #[derive(Clone, Debug, Default)]
 struct Choices {
     exact: HashMap<Box<str>, Node, RandomState>,
-    prefixes: Prefixes,
+    /// The rules for beginnings of values, by their length in bytes.
+    prefixes: BTreeMap<usize, HashMap<Box<str>, Node, RandomState>>,
     any: Option<Box<Node>>,
 }
 
@@ -40,7 +41,6 @@ pub(super) struct Limited {
     pub(super) bucket: BucketOf,
     pub(super) tenant: TenantOf,
     pub(super) cost: u32,
-    pub(super) takes_limit: bool,
     pub(super) refusal: RefusalForm,
 }
 
@@ -67,18 +67,6 @@ pub(super) enum Values {
     Any,
 }
 
-/// Rules by the beginnings of values, in the order of these.
-#[derive(Clone, Debug, Default)]
-struct Prefixes(Vec<Prefix>);
-
-#[derive(Clone, Debug)]
-struct Prefix {
-    text: Box<str>,
-    /// The index of the longest other prefix that this one begins with.
-    parent: Option<usize>,
-    node: Node,
-}
-
 impl Level {
     /// Arranges rules, of which no two are for the same values of a key.
     pub(super) fn new(rules: impl IntoIterator<Item = (String, Values, Node)>) -> Self {
@@ -87,11 +75,13 @@ impl Level {
             let choices = keys.entry(key.into()).or_default();
             match values {
                 Values::Exactly(value) => drop(choices.exact.insert(value.into(), node)),
-                Values::From(prefix) => choices.prefixes.push(prefix, node),
+                Values::From(prefix) => {
+                    let same_length = choices.prefixes.entry(prefix.len()).or_default();
+                    same_length.insert(prefix.into(), node);
+                }
                 Values::Any => choices.any = Some(Box::new(node)),
             }
         }
-        keys.values_mut().for_each(|choices| choices.prefixes.arrange());
         Self { keys }
     }
 
@@ -117,47 +107,13 @@ impl Level {
 
 impl Choices {
     fn nodes(&self) -> impl Iterator<Item = &Node> {
-        let prefixes = self.prefixes.0.iter().map(|prefix| &prefix.node);
+        let prefixes = self.prefixes.values().flat_map(HashMap::values);
         self.exact.values().chain(prefixes).chain(self.any.as_deref())
     }
 
+    /// Returns the rule for a value, or that of its longest prefix. Takes one look-up for each length of prefixes.
     fn get(&self, value: &str) -> Option<&Node> {
-        self.exact.get(value).or_else(|| self.prefixes.longest(value)).or(self.any.as_deref())
+        let longest = || self.prefixes.iter().rev().find_map(|(length, of)| of.get(value.get(..*length)?));
+        self.exact.get(value).or_else(longest).or(self.any.as_deref())
     }
-}
-
-impl Prefixes {
-    fn push(&mut self, text: String, node: Node) {
-        self.0.push(Prefix { text: text.into(), parent: None, node });
-    }
-
-    /// Sorts the prefixes and links each to the one that it extends.
-    fn arrange(&mut self) {
-        self.0.sort_by(|one, other| one.text.cmp(&other.text));
-        for index in 1..self.0.len() {
-            // In this order a prefix comes before all that extend it, so that the one before or its parents are it.
-            let mut parent = Some(index - 1);
-            while let Some(at) = parent.filter(|at| !self.0[index].text.starts_with(&*self.0[*at].text)) {
-                parent = self.0[at].parent;
-            }
-            self.0[index].parent = parent;
-        }
-    }
-
-    /// Returns the rule of the longest prefix of a value: the last one that is not after the value, or one that this
-    /// extends. The time is logarithmic in the number of prefixes, and linear in how many extend each other.
-    fn longest(&self, value: &str) -> Option<&Node> {
-        let last = self.0.partition_point(|prefix| &*prefix.text <= value).checked_sub(1)?;
-        let common = common_length(&self.0[last].text, value);
-        let mut found = Some(last);
-        while let Some(at) = found.filter(|at| self.0[*at].text.len() > common) {
-            found = self.0[at].parent;
-        }
-        found.map(|at| &self.0[at].node)
-    }
-}
-
-/// Returns the number of bytes at the start of two texts that are equal.
-fn common_length(one: &str, other: &str) -> usize {
-    one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count()
 }

@@ -8,7 +8,6 @@ mod lag;
 mod ports;
 mod room;
 mod sockets;
-mod stream;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -23,6 +22,7 @@ use self::room::Share;
 use plimsoll_proto::transport::{Acceptor, Connections};
 use plimsoll_tls::tokio_rustls::TlsAcceptor;
 use plimsoll_tls::{Certificates, HandshakeFailure};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -35,10 +35,17 @@ pub(crate) use self::http2::serve_http2;
 pub(crate) use self::lag::Lag;
 pub(crate) use self::ports::Ports;
 pub(crate) use self::room::Room;
-pub(crate) use self::sockets::SocketDirectory;
-pub(crate) use self::stream::Stream;
+pub(crate) use self::sockets::UnixSockets;
 pub(crate) use self::unix::UnixSocket;
 pub use self::unix::UnixSocketError;
+
+/// The bytes of a connection: TCP, TLS or a Unix socket.
+pub(crate) type Stream = Box<dyn Bytes + Send + Unpin>;
+
+/// Bytes that are read and written.
+pub(crate) trait Bytes: AsyncRead + AsyncWrite {}
+
+impl<T: AsyncRead + AsyncWrite> Bytes for T {}
 
 /// The longest time of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -153,7 +160,7 @@ async fn accept_unix<C, F>(
             None => return,
             Some(Ok((stream, place))) => {
                 is_failing = false;
-                let connection = converse(Stream::Unix(stream), caller, shutdown.clone());
+                let connection = converse(Box::new(stream), caller, shutdown.clone());
                 tasks.spawn(async move {
                     connection.await;
                     drop(place);
@@ -172,7 +179,7 @@ async fn accept_unix<C, F>(
 
 async fn handshake(stream: TcpStream, protection: &Protection) -> Result<Stream, HandshakeFailure> {
     let accepted = match protection {
-        Protection::Plain => return Ok(Stream::Tcp(stream)),
+        Protection::Plain => return Ok(Box::new(stream)),
         Protection::Mutual(certificates) => {
             timeout(HANDSHAKE_MAX, plimsoll_tls::accept(certificates.mutual_server(), stream))
                 .await
@@ -185,7 +192,7 @@ async fn handshake(stream: TcpStream, protection: &Protection) -> Result<Stream,
         }
     };
     let late = |late: tokio::time::error::Elapsed| Err(HandshakeFailure::of(&io::Error::from(late)));
-    accepted.unwrap_or_else(late).map(|stream| Stream::Tls(Box::new(stream)))
+    accepted.unwrap_or_else(late).map(|stream| Box::new(stream) as Stream)
 }
 
 /// Returns true if the address is one that other machines reach.

@@ -34,7 +34,7 @@ pub enum UnixSocketError {
     #[error("{} is not a socket: remove it, or give another directory with --sockets DIR", .0.display())]
     NotASocket(PathBuf),
     /// The operating system refuses it.
-    #[error("cannot listen on the socket {}: {source}; give another directory with --sockets DIR, or --no-sockets", .path.display())]
+    #[error("cannot listen on the socket {}: {source}; give another directory with --sockets DIR", .path.display())]
     System {
         /// The path of the socket.
         path: PathBuf,

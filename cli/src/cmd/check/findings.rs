@@ -1,20 +1,21 @@
 //! The result of a check, as text and in the form that scripts read.
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use plimsoll_controller::policy_file::ReadError;
+use plimsoll_controller::policy_file::{PolicyFiles, ReadError};
 use plimsoll_core::decision::Mode;
 use plimsoll_policy::{Fault, Policy, Warning};
-use plimsoll_sidecar::rules::{self, Rules, RulesSize};
+use plimsoll_sidecar::rules::{self, RulesFile, RulesSize};
 use serde::Serialize;
 
 use crate::output::counted;
 
 /// The findings about all files.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Findings {
-    valid: bool,
-    /// The reason why a file could not be read at all.
+    pub(super) valid: bool,
+    /// The reasons why files could not be read at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,8 +44,6 @@ struct Summary {
     /// Listed tenants, the class `default` included.
     tenants: usize,
     kill_switch: bool,
-    #[serde(skip)]
-    warnings: usize,
 }
 
 /// The contents of valid rules in figures.
@@ -54,72 +53,46 @@ struct RulesSummary {
     hash: String,
     #[serde(flatten)]
     size: RulesSize,
-    #[serde(skip)]
-    warnings: usize,
-}
-
-impl Default for Findings {
-    fn default() -> Self {
-        Self {
-            valid: true,
-            error: None,
-            summary: None,
-            sidecar_rules: None,
-            faults: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
 }
 
 impl Findings {
-    /// Adds the findings about a policy, and returns it if it is valid.
-    pub(super) fn of_policy(&mut self, read: Result<(Policy, Vec<Warning>), ReadError>) -> Option<Policy> {
-        match read {
+    /// Reads the files.
+    pub(super) fn of(policy: Option<PolicyFiles>, rules: Option<&Path>) -> Self {
+        let mut findings = Self::default();
+        let policy = policy.and_then(|files| match files.read() {
             Ok((policy, warnings)) => {
-                self.summary = Some(Summary::new(&policy, warnings.len()));
-                self.warnings.extend(warnings);
-                return Some(policy);
+                findings.summary = Some(Summary::new(&policy));
+                findings.warnings.extend(warnings);
+                Some(policy)
             }
-            Err(ReadError::Invalid(error)) => self.refuse(error.faults()),
-            Err(error @ ReadError::Unread(_)) => self.fail(&error),
-        }
-        None
-    }
-
-    /// Adds the findings about the rules of a sidecar, beside those about the policy.
-    pub(super) fn of_rules(
-        &mut self,
-        read: Result<(Rules, Vec<Warning>), rules::ReadError>,
-        policy: Option<&Policy>,
-        file: &str,
-    ) {
-        match read {
-            Ok((rules, mut warnings)) => {
-                warnings.extend(policy.into_iter().flat_map(|policy| rules.beside(policy, file)));
+            Err(ReadError::Invalid(error)) => {
+                findings.faults.extend_from_slice(error.faults());
+                None
+            }
+            Err(error @ ReadError::Unread(_)) => {
+                findings.error = Some(error.to_string());
+                None
+            }
+        });
+        match rules.map(|path| (path, RulesFile::new(path).read())) {
+            None => {}
+            Some((path, Ok((rules, warnings)))) => {
+                findings.warnings.extend(warnings);
+                let file = path.display().to_string();
+                findings.warnings.extend(policy.iter().flat_map(|policy| rules.beside(policy, &file)));
                 let hash = rules.hash().to_string();
-                self.sidecar_rules =
-                    Some(RulesSummary { hash, size: rules.size(), warnings: warnings.len() });
-                self.warnings.extend(warnings);
+                findings.sidecar_rules = Some(RulesSummary { hash, size: rules.size() });
             }
-            Err(rules::ReadError::Invalid(error)) => self.refuse(error.faults()),
-            Err(error @ rules::ReadError::Unread(_)) => self.fail(&error),
+            Some((_, Err(rules::ReadError::Invalid(error)))) => {
+                findings.faults.extend_from_slice(error.faults());
+            }
+            Some((_, Err(error @ rules::ReadError::Unread(_)))) => {
+                let all = findings.error.into_iter().chain([error.to_string()]);
+                findings.error = Some(all.collect::<Vec<_>>().join("\n"));
+            }
         }
-    }
-
-    fn refuse(&mut self, faults: &[Fault]) {
-        self.valid = false;
-        self.faults.extend_from_slice(faults);
-    }
-
-    fn fail(&mut self, error: &dyn std::error::Error) {
-        self.valid = false;
-        let earlier = self.error.take().map_or_else(String::new, |earlier| format!("{earlier}\n"));
-        self.error = Some(format!("{earlier}{error}"));
-    }
-
-    /// Returns true if all files are valid.
-    pub(super) const fn is_valid(&self) -> bool {
-        self.valid
+        findings.valid = findings.error.is_none() && findings.faults.is_empty();
+        findings
     }
 
     pub(super) fn write_text(&self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<()> {
@@ -138,17 +111,27 @@ impl Findings {
         if let Some(summary) = &self.summary {
             summary.write_text(out)?;
         }
-        if let Some(summary) = &self.sidecar_rules {
-            summary.write_text(out)?;
+        if let Some(RulesSummary { hash, size }) = &self.sidecar_rules {
+            let (rules, domains) = (counted(size.descriptors, "rule"), counted(size.domains, "domain"));
+            writeln!(out, "valid: {rules} for descriptors of {domains},")?;
+            writeln!(
+                out,
+                "       {} for HTTP, {}",
+                counted(size.http, "rule"),
+                counted(size.buckets, "bucket")
+            )?;
+            writeln!(out, "       rules {hash}")?;
+        }
+        if self.valid {
+            writeln!(out, "       {}", counted(self.warnings.len(), "warning"))?;
         }
         Ok(())
     }
 }
 
 impl Summary {
-    fn new(policy: &Policy, warnings: usize) -> Self {
-        let modes: Vec<Mode> = policy.entries().map(|(_, bucket)| bucket.mode).collect();
-        let in_mode = |mode| modes.iter().filter(|m| **m == mode).count();
+    fn new(policy: &Policy) -> Self {
+        let in_mode = |mode| policy.entries().filter(|(_, bucket)| bucket.mode == mode).count();
         Self {
             hash: policy.hash().to_string(),
             buckets: policy.exact_buckets().count(),
@@ -159,35 +142,20 @@ impl Summary {
             quotas: policy.quotas().count(),
             tenants: policy.tenants().count(),
             kill_switch: policy.kill_switch(),
-            warnings,
         }
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let entries =
-            format!("{} and {}", counted(self.buckets, "bucket"), counted(self.patterns, "pattern"));
-        let (shadow, canary, enforce) = (self.shadow, self.canary, self.enforce);
-        writeln!(out, "valid: {entries} ({enforce} enforce, {canary} canary, {shadow} shadow),")?;
-        let quotas = match self.quotas {
-            0 => String::new(),
-            quotas => format!("{}, ", counted(quotas, "quota")),
-        };
-        let (tenants, warnings) = (counted(self.tenants, "tenant"), counted(self.warnings, "warning"));
-        writeln!(out, "       {quotas}{tenants}, {warnings}")?;
+        let Self { shadow, canary, enforce, .. } = self;
+        let (buckets, patterns) = (counted(self.buckets, "bucket"), counted(self.patterns, "pattern"));
+        writeln!(
+            out,
+            "valid: {buckets} and {patterns} ({enforce} enforce, {canary} canary, {shadow} shadow),"
+        )?;
+        writeln!(out, "       {}, {}", counted(self.quotas, "quota"), counted(self.tenants, "tenant"))?;
         if self.kill_switch {
             writeln!(out, "       kill_switch is on: nothing is refused")?;
         }
         writeln!(out, "       policy {}", self.hash)
-    }
-}
-
-impl RulesSummary {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let RulesSize { domains, descriptors, http, buckets } = self.size;
-        let of_descriptors = counted(descriptors, "rule");
-        writeln!(out, "valid: {of_descriptors} for descriptors of {},", counted(domains, "domain"))?;
-        let (http, buckets) = (counted(http, "rule"), counted(buckets, "bucket"));
-        writeln!(out, "       {http} for HTTP, {buckets}, {}", counted(self.warnings, "warning"))?;
-        writeln!(out, "       rules {}", self.hash)
     }
 }

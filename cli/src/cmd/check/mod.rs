@@ -10,7 +10,6 @@ use std::process::ExitCode;
 
 use clap::Args;
 use plimsoll_controller::policy_file::PolicyFiles;
-use plimsoll_sidecar::rules::RulesFile;
 
 use crate::output::{self, Format, OutputArgs, json_line};
 use findings::Findings;
@@ -50,16 +49,12 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 
 /// Text goes to `out` and faults to `err`; JSON goes to `out` alone. Returns true if all files are valid.
 fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
-    let mut findings = Findings::default();
-    let policy = args.policy.as_ref().and_then(|policy| {
-        findings.of_policy(PolicyFiles { policy: policy.clone(), tenants: args.tenants.clone() }.read())
-    });
-    if let Some(path) = &args.sidecar_rules {
-        findings.of_rules(RulesFile::new(path).read(), policy.as_ref(), &path.display().to_string());
-    }
+    let tenants = args.tenants.clone();
+    let policy = args.policy.clone().map(|policy| PolicyFiles { policy, tenants });
+    let findings = Findings::of(policy, args.sidecar_rules.as_deref());
     match args.output.format {
         Format::Text => findings.write_text(out, err)?,
         Format::Json => json_line(out, &findings)?,
     }
-    Ok(findings.is_valid())
+    Ok(findings.valid)
 }

@@ -7,6 +7,8 @@ use plimsoll_controller::state::{Change, CohortSums, Evidence, QueryEvidence};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::rollout::query_gate::Figure;
 
+use crate::output::{counted, write_unless_saved};
+
 /// Writes the stage of an entry, its gate and its evidence.
 pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Result<()> {
     let EntryStatus { entry: name, stage, killed, file, pending, next, gate, why, evidence, since, .. } =
@@ -47,10 +49,7 @@ pub(super) fn write_done(out: &mut dyn Write, bucket: &str, done: &Done) -> io::
         Some(change) => write_change(out, change)?,
         None => writeln!(out, "{bucket}: shadow, unchanged")?,
     }
-    if !done.saved {
-        writeln!(out, "  warning: the controller could not save this to its disk; see its log")?;
-    }
-    Ok(())
+    write_unless_saved(out, done.saved)
 }
 
 /// Writes a stage change with its time, cause and evidence.
@@ -81,25 +80,18 @@ fn write_query(out: &mut dyn Write, query: &QueryEvidence) -> io::Result<()> {
     let Some(value) = value else {
         return writeln!(out, "    {name} {}", unknown.as_deref().unwrap_or("is unknown"));
     };
-    write!(out, "    {name} is {}", Figure(*value))?;
-    if let Some(max) = max {
-        write!(out, ", maximum {}", Figure(*max))?;
-    }
-    if let Some(min) = min {
-        write!(out, ", minimum {}", Figure(*min))?;
-    }
-    match age_ms {
-        Some(age) => writeln!(out, " (answered {:.0} s earlier)", *age as f64 / 1e3),
-        None => writeln!(out),
-    }
+    let bound = |what, bound: &Option<f64>| bound.map(|bound| format!(", {what} {}", Figure(bound)));
+    let age = age_ms.map(|age| format!(" (answered {:.0} s earlier)", age as f64 / 1e3));
+    let more: String = [bound("maximum", max), bound("minimum", min), age].into_iter().flatten().collect();
+    writeln!(out, "    {name} is {}{more}", Figure(*value))
 }
 
 fn write_sums(out: &mut dyn Write, cohort: &str, sums: &CohortSums) -> io::Result<()> {
     let CohortSums { offered, refused, would_dropped, failed, unobserved, p99_us, samples, instances } = sums;
-    let noun = if *instances == 1 { "instance" } else { "instances" };
+    let instances = counted(usize::try_from(*instances).unwrap_or(usize::MAX), "instance");
     write!(
         out,
-        "    {cohort:<8} {instances} {noun}, offered {offered}, refused {refused}, would-dropped {would_dropped}"
+        "    {cohort:<8} {instances}, offered {offered}, refused {refused}, would-dropped {would_dropped}"
     )?;
     match p99_us {
         Some(p99) => {

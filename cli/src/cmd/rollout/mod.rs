@@ -4,7 +4,7 @@ mod answers;
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use plimsoll_controller::admin::rollout_routes::{Abort, Done, EntryStatus, Promote};
 use plimsoll_controller::state::Change;
 use plimsoll_core::decision::Mode;
@@ -15,14 +15,8 @@ use crate::admin_client::AdminArgs;
 /// Show the rollout stage of each bucket, promote it, or return it to shadow
 ///
 /// Exit code 0: done; 1: refused, or no controller answers; 2: invalid arguments.
-#[derive(Debug, Args)]
-pub(crate) struct RolloutArgs {
-    #[command(subcommand)]
-    command: RolloutCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum RolloutCommand {
+pub(crate) enum RolloutCommand {
     /// Show the stage, the gate and the evidence of each policy entry
     Status {
         #[command(flatten)]
@@ -78,8 +72,8 @@ fn parse_target(stage: &str) -> Result<Mode, String> {
 ///
 /// # Errors
 /// The controller refuses or cannot be reached, or its answer cannot be printed.
-pub(crate) fn run(args: &RolloutArgs) -> anyhow::Result<ExitCode> {
-    match &args.command {
+pub(crate) fn run(command: &RolloutCommand) -> anyhow::Result<ExitCode> {
+    match command {
         RolloutCommand::Status { admin } => {
             let entries: Vec<EntryStatus> = admin.get("/rollout")?;
             admin.output.print(&entries, |out| {

@@ -4,13 +4,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_simulator::{Judgement, Outcome, Run, Scenario, broken, plot, simulate};
 
 use crate::output::{self, json_line};
@@ -40,10 +39,6 @@ pub(crate) struct SimulateArgs {
     #[arg(long, env = "PLIMSOLL_FIRST_SEED", value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
     first_seed: u64,
 
-    /// Control interval of the controller, instead of that of the scenario
-    #[arg(long, env = "PLIMSOLL_TICK_MS", value_name = "MS", value_parser = clap::value_parser!(u64).range(10..=60_000))]
-    tick_ms: Option<u64>,
-
     /// Format of the output
     #[arg(long, short, value_enum, default_value_t, env = "PLIMSOLL_OUTPUT", value_name = "FORMAT")]
     output: SimulateFormat,
@@ -51,10 +46,6 @@ pub(crate) struct SimulateArgs {
     /// Draw the first seed as SVG; requires a single scenario
     #[arg(long, env = "PLIMSOLL_PLOT", value_name = "OUT.svg")]
     plot: Option<PathBuf>,
-
-    /// Number of threads; one for each core by default
-    #[arg(long, env = "PLIMSOLL_THREADS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
-    threads: Option<u16>,
 }
 
 const EXAMPLE: &str = "\
@@ -98,10 +89,7 @@ fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -
     let mut scenarios = Vec::new();
     for path in &args.scenarios {
         match Scenario::read(path) {
-            Ok(variants) => scenarios.extend(variants.into_iter().map(|scenario| match args.tick_ms {
-                Some(tick) => scenario.with_tick(Duration::from_millis(tick)),
-                None => scenario,
-            })),
+            Ok(variants) => scenarios.extend(variants),
             Err(error) => {
                 writeln!(err, "{error}")?;
                 return Ok(EXIT_INVALID);
@@ -138,30 +126,13 @@ fn simulate_all(args: &SimulateArgs, out: &mut dyn Write, err: &mut dyn Write) -
 }
 
 fn simulate_one(args: &SimulateArgs, scenario: &Scenario) -> (Vec<Run>, Outcome) {
-    let threads = args
-        .threads
-        .map_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get), usize::from);
-    let bar = progress_bar(scenario, args.seeds);
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let started = Instant::now();
     let seeds = args.first_seed..args.first_seed + args.seeds;
-    let runs = simulate(scenario, seeds, threads, &|seconds| bar.inc(seconds));
-    bar.finish_and_clear();
+    let runs = simulate(scenario, seeds, threads, &|_| ());
     let mut outcome = Outcome::of(scenario, &runs);
     outcome.wall_s = Some(started.elapsed().as_secs_f64());
     (runs, outcome)
-}
-
-/// A progress bar on a terminal; hidden elsewhere.
-fn progress_bar(scenario: &Scenario, seeds: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(seeds * scenario.duration().as_secs());
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} s, {eta} left") {
-        bar.set_style(style);
-    }
-    bar.set_message(scenario.name().to_owned());
-    bar
 }
 
 fn write_problems(

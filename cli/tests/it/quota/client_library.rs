@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use redis::{ErrorKind, Value};
@@ -14,24 +14,6 @@ use crate::kill::own_address;
 use crate::process::run;
 use crate::processes::skipped;
 use crate::turns::{IDLE, turn};
-
-#[test]
-fn pipeline_with_a_fault_in_its_middle_answers_the_others() {
-    let _turn = turn(IDLE);
-    let server = Server::start();
-    for parameters in ["", "?protocol=resp3"] {
-        let key = format!("k{parameters}");
-        let mut connection = server.connect(parameters);
-        let mut pipeline = redis::pipe();
-        for arguments in [["3", "60"], ["x", "60"], ["3", "60"]] {
-            pipeline.cmd("RL.REDUCE").arg(&key).arg(&arguments).arg("AT").arg(0);
-        }
-        pipeline.ignore_errors();
-        let replies: Vec<redis::RedisResult<i64>> = pipeline.query(&mut connection).unwrap();
-        let tokens: Vec<Option<i64>> = replies.iter().map(|reply| reply.as_ref().ok().copied()).collect();
-        assert_eq!(tokens, [Some(3), None, Some(2)], "{replies:?}");
-    }
-}
 
 #[test]
 fn connection_has_a_name_and_describes_itself() {
@@ -64,40 +46,6 @@ fn commands_describe_themselves_to_clients_that_know_clusters() {
         assert_eq!(entry[3] == Value::Int(1), has_keys, "{entry:?}");
         assert_eq!(entry.len(), 10);
     }
-}
-
-#[test]
-fn many_connections_share_a_bucket_exactly() {
-    let _turn = turn(IDLE);
-    let server = Server::start();
-    let granted: usize = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..16)
-            .map(|_| {
-                let mut connection = server.connect("");
-                scope.spawn(move || {
-                    let take = |_: &usize| {
-                        let mut command = redis::cmd("RL.REDUCE");
-                        command.arg("hot").arg(1_000).arg(86_400).arg("AT").arg(0);
-                        command.query::<u64>(&mut connection).unwrap() > 0
-                    };
-                    (0..100).filter(take).count()
-                })
-            })
-            .collect();
-        callers.into_iter().map(|caller| caller.join().unwrap()).sum()
-    });
-    assert_eq!(granted, 1_000);
-}
-
-#[test]
-fn request_of_a_browser_is_refused_at_its_first_byte() {
-    let _turn = turn(IDLE);
-    let server = Server::start();
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    stream.write_all(b"POST / HTTP/1.1\r\nhost: a\r\n\r\n*1\r\n$4\r\nPING\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "-ERR Protocol error: a command begins with '*', got 'P'\r\n");
 }
 
 #[test]

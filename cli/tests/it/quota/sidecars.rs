@@ -139,7 +139,7 @@ impl Sidecars {
         let aggregator = format!("http://{}", self.aggregator.address("listen"));
         let store = format!("plimsoll://{}", self.store.address("listen"));
         let name = format!("sidecar-{number}");
-        let place = ["sidecar", "--zone", "zone-a", "--no-sockets", "--name", &name];
+        let place = ["sidecar", "--zone", "zone-a", "--name", &name];
         let ports = ["--rls", "127.0.0.1:0", "--http", http, "--admin", "127.0.0.1:0"];
         let parents = ["--aggregator", &aggregator, "--quota-store", &store];
         let rules = self.directory.path().join("rules.yaml");

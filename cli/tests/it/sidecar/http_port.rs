@@ -63,7 +63,7 @@ fn port_beyond_loopback_is_asked_over_tls_with_a_token_of_any_role() {
     let files = files(&roles);
     let path = |name: &str| files.path().join(name).display().to_string();
     let (certs, tokens) = (path("certs"), path("tokens"));
-    let trust = ["--certs", &certs, "--tokens", &tokens, "--no-sockets"];
+    let trust = ["--certs", &certs, "--tokens", &tokens];
     let ports = ["--http", "0.0.0.0:0", "--rls", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let sidecar = Process::start(&[&["sidecar"], &trust[..], &ports].concat());
     let port = sidecar.address("http").port();

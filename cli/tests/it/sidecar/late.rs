@@ -10,7 +10,7 @@ use crate::turns::{IDLE, turn};
 fn alert_of_a_late_sidecar_fires_until_it_runs() {
     let _turn = turn(IDLE);
     let free = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let sidecar = Process::start(&[&["sidecar", "--zone", "zone-a", "--no-sockets"], &free[..]].concat());
+    let sidecar = Process::start(&[&["sidecar", "--zone", "zone-a"], &free[..]].concat());
     // As the sample unit says; other tests keep the processors busy. Without the right to do so it may take longer.
     let _ = setpriority_process(Pid::from_raw(sidecar.id().cast_signed()), -10);
     let test = "sidecar::late::alert_of_a_late_sidecar_fires_until_it_runs";

@@ -61,7 +61,7 @@ impl Mixed {
             Process::start(&[&flags[..], &["--aggregator", parent]].concat())
         };
         let sidecar = |name: &str| {
-            let flags = ["sidecar", "--no-sockets", "--name", name, "--aggregator", &parent];
+            let flags = ["sidecar", "--name", name, "--aggregator", &parent];
             let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
             Process::start(&[&flags[..], &ports].concat())
         };

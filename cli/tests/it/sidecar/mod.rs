@@ -15,7 +15,6 @@ mod proxy;
 mod rls_caller;
 mod rls_callers;
 mod rls_wire;
-mod rollout;
 mod traefik;
 
 use std::fs;

@@ -4,24 +4,17 @@ use std::net::SocketAddr;
 
 use envoy_types::pb::envoy::config::core::v3::HeaderValue;
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use envoy_types::pb::google::protobuf::UInt64Value;
-use http::uri::PathAndQuery;
 use tokio::runtime::Runtime;
 use tonic::Status;
-use tonic::client::Grpc;
 use tonic::transport::Channel;
-use tonic_prost::ProstCodec;
 
 /// A connection to a sidecar.
 pub(super) struct Caller {
     runtime: Runtime,
-    channel: Channel,
     client: RateLimitServiceClient<Channel>,
 }
 
@@ -30,8 +23,8 @@ impl Caller {
         let runtime = Runtime::new().unwrap();
         let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
         let channel = runtime.block_on(endpoint.connect()).unwrap();
-        let client = RateLimitServiceClient::new(channel.clone());
-        Self { runtime, channel, client }
+        let client = RateLimitServiceClient::new(channel);
+        Self { runtime, client }
     }
 
     /// Sends a request.
@@ -40,29 +33,6 @@ impl Caller {
     /// The sidecar answers with an error.
     pub(super) fn ask(&mut self, request: RateLimitRequest) -> Result<RateLimitResponse, Status> {
         self.runtime.block_on(self.client.should_rate_limit(request)).map(tonic::Response::into_inner)
-    }
-
-    /// Calls another method than that of the service, at this path.
-    pub(super) fn call(&self, path: &'static str) -> Status {
-        let mut grpc = Grpc::new(self.channel.clone());
-        self.runtime.block_on(async {
-            grpc.ready().await.unwrap();
-            let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
-            let request = tonic::Request::new(request("shop", vec![descriptor(&[("to", "open")])]));
-            grpc.unary(request, PathAndQuery::from_static(path), codec).await.unwrap_err()
-        })
-    }
-
-    /// Sends a message whose stream never ends.
-    pub(super) fn call_without_end(&self) -> Status {
-        let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-        let mut grpc = Grpc::new(self.channel.clone());
-        self.runtime.block_on(async {
-            grpc.ready().await.unwrap();
-            let codec = ProstCodec::<RateLimitRequest, RateLimitResponse>::default();
-            let endless = tonic::Request::new(futures_util::stream::pending());
-            grpc.client_streaming(endless, PathAndQuery::from_static(path), codec).await.unwrap_err()
-        })
     }
 
     /// Sends descriptors of the domain `shop`, which must be answered.
@@ -85,16 +55,6 @@ pub(super) fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     }
 }
 
-/// A descriptor with an addend of its own.
-pub(super) fn with_addend(entries: &[(&str, &str)], addend: u64) -> RateLimitDescriptor {
-    RateLimitDescriptor { hits_addend: Some(UInt64Value { value: addend }), ..descriptor(entries) }
-}
-
-/// A descriptor with a limit of its own.
-pub(super) fn with_limit(entries: &[(&str, &str)], requests_per_unit: u32, unit: i32) -> RateLimitDescriptor {
-    RateLimitDescriptor { limit: Some(RateLimitOverride { requests_per_unit, unit }), ..descriptor(entries) }
-}
-
 /// The code of each descriptor.
 pub(super) fn codes(response: &RateLimitResponse) -> Vec<Code> {
     response.statuses.iter().map(|status| status.code()).collect()
@@ -103,9 +63,4 @@ pub(super) fn codes(response: &RateLimitResponse) -> Vec<Code> {
 /// The value of a header field that the proxy is to add.
 pub(super) fn field<'a>(fields: &'a [HeaderValue], name: &str) -> Option<&'a str> {
     fields.iter().find(|field| field.key == name).map(|field| field.value.as_str())
-}
-
-/// The names of the header fields that the proxy is to add.
-pub(super) fn names(fields: &[HeaderValue]) -> Vec<&str> {
-    fields.iter().map(|field| field.key.as_str()).collect()
 }

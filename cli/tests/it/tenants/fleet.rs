@@ -79,7 +79,7 @@ fn sidecar(directory: &TempDir, parent: SocketAddr) -> Process {
     let text = format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
     fs::write(&rules, text).unwrap();
     let (rules, parent) = (rules.display().to_string(), format!("http://{parent}"));
-    let flags = ["sidecar", "--zone", ZONE, "--aggregator", &parent, "--no-sockets", "--rules", &rules];
+    let flags = ["sidecar", "--zone", ZONE, "--aggregator", &parent, "--rules", &rules];
     let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     Process::start(&[&flags[..], &ports].concat())
 }

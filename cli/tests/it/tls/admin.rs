@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,11 +14,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
-use super::files::{DAMAGE, mend};
-use super::tiers::{DOMAIN, Files, certs, controller, logged};
+use super::tiers::{DOMAIN, Files, certs, controller};
 use crate::fleet::{TENANTS, metric, policy};
 use crate::kill::own_address;
-use crate::process::{Process, run, until};
+use crate::process::{Process, run};
 use crate::processes::skipped;
 use crate::turns::{IDLE, turn};
 
@@ -139,83 +137,4 @@ fn operators_use_an_admin_port_beyond_loopback_by_the_role_of_their_token() {
     for line in remote.controller.log() {
         assert!(secrets.iter().all(|secret| !line.contains(secret.trim())), "{line}");
     }
-}
-
-#[test]
-fn command_that_cannot_trust_its_connection_sends_no_token_and_names_the_remedy() {
-    let _turn = turn(IDLE);
-    let Some(remote) = Remote::start() else {
-        return skipped("command_that_cannot_trust_its_connection: this machine has only loopback addresses");
-    };
-    let (ca, token) = (text(&remote.ca).to_owned(), text(&remote.files.path("admin")).to_owned());
-    let secret = fs::read_to_string(&token).unwrap().trim().to_owned();
-    let foreign = remote.files.issue("foreign", &Authority::new(DOMAIN), controller()).join("ca.crt");
-    let shared = text(&remote.files.path("shared")).to_owned();
-    fs::copy(&token, &shared).unwrap();
-    fs::set_permissions(&shared, fs::Permissions::from_mode(0o644)).unwrap();
-    let plaintext = remote.url.replace("https://", "http://");
-    let https = remote.url.clone();
-    let mut cases = vec![
-        ("plaintext", plaintext.as_str(), ca.clone(), token.clone(), "https://".to_owned()),
-        ("a foreign authority", &https, text(&foreign).to_owned(), token.clone(), text(&foreign).to_owned()),
-        ("a token file that others read", &https, ca.clone(), shared, "chmod 600".to_owned()),
-    ];
-    for (what, damage) in DAMAGE {
-        for (of, good) in [("ca", &ca), ("token", &token)] {
-            let path = remote.files.path(&format!("{what} as {of}"));
-            fs::copy(good, &path).unwrap();
-            damage(&path);
-            let damaged = text(&path).to_owned();
-            let (ca, token) =
-                if of == "ca" { (damaged.clone(), token.clone()) } else { (ca.clone(), damaged.clone()) };
-            cases.push((what, &https, ca, token, damaged));
-        }
-    }
-    for (what, url, ca, token, named) in cases {
-        let (code, output) = remote.command_at(url, &["status"], &["--ca", &ca, "--token-file", &token]);
-        assert!(matches!(code, Some(1 | 2)), "{what}: {output}");
-        assert!(output.contains(&named), "{what} does not name {named}: {output}");
-        assert!(!output.contains(&secret), "{what}: {output}");
-    }
-    let (code, output) = remote.command_at(&https, &["status"], &["--ca", &ca]);
-    assert!(code == Some(1) && output.contains("--token-file"), "no token: {output}");
-    // Nothing but plaintext and the foreign authority came so far as to a handshake that failed.
-    let page = remote.metrics();
-    let failed = |reason: &str| {
-        let label = format!("port=\"admin\",reason=\"{reason}\"");
-        metric(&page, "plimsoll_handshakes_failed_total", &label)
-    };
-    assert_eq!(failed("unknown_authority"), 1.0, "{page}");
-    assert_eq!(metric(&page, "plimsoll_admin_refused_total", "reason=\"no_token\""), 1.0, "{page}");
-    assert_eq!(metric(&page, "plimsoll_admin_refused_total", ""), 1.0, "no damaged token was sent: {page}");
-}
-
-#[test]
-fn damaged_tokens_file_leaves_the_earlier_tokens_in_force_until_it_is_mended() {
-    let _turn = turn(IDLE);
-    let Some(remote) = Remote::start() else {
-        return skipped("damaged_tokens_file: this machine has only loopback addresses");
-    };
-    let path = remote.files.path("tokens");
-    let good = fs::read(&path).unwrap();
-    let until_refused = |wanted: f64, what: &str| {
-        until(what, || (metric(&remote.metrics(), "plimsoll_tokens_refused", "") == wanted).then_some(()));
-    };
-    for (what, damage) in DAMAGE {
-        damage(&path);
-        until_refused(1.0, &format!("{what} to be refused"));
-        logged(&remote.controller, &[text(&path), "refused"]);
-        let (code, output) = remote.command(&["kill", "on", "--reason", what], "operator");
-        assert_eq!(code, Some(0), "{what}: {output}");
-        mend(&path, &good);
-        until_refused(0.0, &format!("the file to be mended after {what}"));
-    }
-    // A token that is removed is refused.
-    let ended = run(&["tokens", "remove", "operator", "--file", text(&path)]);
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    until("the removed token to be refused", || {
-        let (code, output) = remote.command(&["kill", "on", "--reason", "removed"], "operator");
-        (code == Some(1) && output.contains("token")).then_some(())
-    });
-    assert_eq!(remote.command(&["status"], "viewer").0, Some(0));
 }

@@ -17,7 +17,7 @@ use crate::fleet::{BUCKET, TENANTS, policy};
 use crate::process::{Process, http_get};
 
 pub(super) const DOMAIN: &str = "test.example";
-const FOREIGN_DOMAIN: &str = "other.example";
+
 /// The name of the demo service.
 pub(super) const SERVICE: &str = "demo";
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
@@ -50,17 +50,6 @@ impl Files {
     ) -> PathBuf {
         let directory = self.path(name);
         authority.write(&directory, role, validity);
-        directory
-    }
-
-    /// Writes a certificate of an authority with the name of another trust domain.
-    pub(super) fn issue_foreign(&self, name: &str, authority: &Authority, role: PeerRole) -> PathBuf {
-        let mut request = authority.request(role, Validity::default());
-        for uri in &mut request.uris {
-            *uri = uri.replace(DOMAIN, FOREIGN_DOMAIN);
-        }
-        let directory = self.path(name);
-        authority.write_leaf(&directory, &authority.issue(&request));
         directory
     }
 

@@ -50,7 +50,7 @@ fn unfinished_connections_fit_in_charts() {
     let data = files.path("quota");
     let quota = Process::start(&[&["quota", "--data", data.to_str().unwrap()], &free[..]].concat());
     let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let sidecar = Process::start(&[&["sidecar", "--zone", "z", "--no-sockets"], &ports[..]].concat());
+    let sidecar = Process::start(&[&["sidecar", "--zone", "z"], &ports[..]].concat());
 
     let frame =
         [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\x3f\xff\x01\0\0\0\0\x01", &[7; 16_000][..]]

@@ -13,7 +13,6 @@ mod types;
 pub(super) use self::check::check;
 pub(super) use self::read::check_content_type;
 pub(super) use self::report::report;
-pub(super) use self::types::{BatchAnswer, Check, CheckAnswer, CheckBatch, Report, ReportBatch};
 
 use super::counts::Endpoint;
 

@@ -1,9 +1,8 @@
-//! The bodies of requests and answers. The OpenAPI document has its schemas from these types and their comments.
+//! The bodies of requests and answers. docs/reference/sidecar-openapi.json describes them for callers.
 
 use std::borrow::Cow;
 
 use plimsoll_policy::Number;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -20,36 +19,19 @@ impl Text<'_> {
     }
 }
 
-impl JsonSchema for Text<'_> {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "Text".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        str::json_schema(generator)
-    }
-}
-
 /// A request to decide about.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Check<'a> {
     /// The bucket: 1 to 128 bytes of `A-Z a-z 0-9 . _ : / @ -`. If the rules of the sidecar list buckets, one of them.
     #[serde(borrow)]
-    #[schemars(length(min = 1, max = 128))]
     pub(super) bucket: Text<'a>,
     /// The tenant. Any text; by default, and if it is empty, the class `default`.
     #[serde(borrow)]
-    #[schemars(extend("default" = "default"))]
     pub(super) tenant: Option<Text<'a>>,
     /// The number of requests that this one counts as: it is admitted or refused as a whole. By default 1. More than
     /// 10,000 count as so many, except for exact quotas.
     #[serde(default, deserialize_with = "cost")]
-    #[schemars(range(min = 1, max = 4_294_967_295_u32), extend("default" = 1))]
     pub(super) cost: Option<u32>,
     /// The header `traceparent` of the request (W3C Trace Context). Where the coin of the bucket is coherent, all services
     /// decide alike about the requests of one trace. A malformed one is as none.
@@ -68,22 +50,20 @@ fn cost<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Er
 }
 
 /// Requests to decide about.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct CheckBatch<'a> {
     /// The requests.
     #[serde(borrow, deserialize_with = "objects")]
-    #[schemars(length(min = 1, max = 256))]
     pub(super) requests: Vec<Check<'a>>,
     /// True if the requests are parts of one, such as a request that counts for a workspace and for a user: all are
     /// admitted or none is, by one draw, and the first `traceparent` is that of all. By default each is decided on its
     /// own.
-    #[schemars(extend("default" = false))]
     pub(super) together: Option<bool>,
 }
 
 /// A decision.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(in crate::http) struct CheckAnswer {
     /// True if the request is admitted. In a batch with `together` this is the decision of this key alone.
     pub(super) allowed: bool,
@@ -94,7 +74,6 @@ pub(in crate::http) struct CheckAnswer {
     /// The time after which the caller may try again, in milliseconds, with a random part so that refused callers do not
     /// all return at once; for a quota that is used up, the time until it has tokens again. Only for refusals.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
     pub(super) retry_after_ms: Option<u64>,
     /// The limit of the bucket over all zones in requests/s, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +88,7 @@ pub(in crate::http) struct CheckAnswer {
 }
 
 /// An exact quota.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(in crate::http) struct QuotaAnswer {
     /// The name.
     pub(super) name: String,
@@ -128,7 +107,7 @@ pub(in crate::http) struct QuotaAnswer {
 }
 
 /// Decisions, in the order of the requests.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(in crate::http) struct BatchAnswer {
     /// The decision about all requests. Only with `together`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,32 +117,28 @@ pub(in crate::http) struct BatchAnswer {
 }
 
 /// The response to an admitted request, as the caller observed it. Either `status` or `failed` is given.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct Report<'a> {
     /// The bucket of the request.
     #[serde(borrow)]
-    #[schemars(length(min = 1, max = 128))]
     pub(super) bucket: Text<'a>,
     /// The tenant of the request.
     #[serde(borrow)]
     pub(super) tenant: Option<Text<'a>>,
     /// The HTTP status of the response. One from 500 is a failure.
-    #[schemars(range(min = 100, max = 599))]
     pub(super) status: Option<u16>,
     /// True if the service failed, for protocols without an HTTP status.
     pub(super) failed: Option<bool>,
     /// The time from the check to the response, in milliseconds. Without it the gates of a rollout cannot compare latency.
-    #[schemars(range(min = 0, max = 86_400_000))]
     pub(super) latency_ms: Option<f64>,
 }
 
 /// Responses to admitted requests.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct ReportBatch<'a> {
     /// The responses.
     #[serde(borrow, deserialize_with = "objects")]
-    #[schemars(length(min = 1, max = 256))]
     pub(super) reports: Vec<Report<'a>>,
 }

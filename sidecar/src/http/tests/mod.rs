@@ -93,8 +93,8 @@ impl Port {
 
     /// Returns the counted requests other than 0.
     fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let counts = self.service.counts().into_iter().filter(|count| count.requests > 0);
-        counts.map(|count| (count.endpoint, count.result, count.requests)).collect()
+        let counts = self.service.counts().filter(|(_, requests)| *requests > 0);
+        counts.map(|([endpoint, result], requests)| (endpoint, result, requests)).collect()
     }
 
     /// Returns the counted mistakes other than 0.

@@ -1,19 +1,15 @@
-//! The rate limit service over a real limiter, in tables: inputs, hits, statuses, refusals, shadow and the limits that
-//! descriptors bring along.
+//! The rate limit service over a real limiter, in tables: inputs, hits, statuses, refusals and shadow.
 
-mod own_limits;
 mod quotas;
 mod refusals;
 mod rejected;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
+use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
@@ -27,6 +23,7 @@ use prost::Message;
 use tonic::Code as GrpcCode;
 
 use super::*;
+use crate::rules::Rules;
 
 const RULES: &str = "
 rls:
@@ -36,8 +33,6 @@ rls:
         - key: account
           bucket: checkout
           tenant: { entry: account }
-          descriptors:
-            - { key: own, bucket: checkout, takes_limit: true }
         - { key: path, bucket: search, cost: 5 }
         - { key: grpc, bucket: search, refusal: grpc }
         - { key: bare, bucket: search, refusal: bare }
@@ -67,14 +62,11 @@ impl Sidecar {
     }
 
     fn ask(&self, request: &RateLimitRequest) -> Result<RateLimitResponse, InputError> {
-        self.ask_at(request, Instant::now())
-    }
-
-    fn ask_at(&self, request: &RateLimitRequest, now: Instant) -> Result<RateLimitResponse, InputError> {
         input::check(request)?;
         let in_force = self.service.limits.in_force();
-        let deciders = self.service.deciders(&in_force.rules);
-        let decisions = deciders.decide(request, now).now_or_never().expect("the fake store answers at once");
+        let (limiter, counters) = (self.service.limits.limiter(), self.service.counters());
+        let deciders = Deciders { limiter, rules: &in_force.rules, counters };
+        let decisions = deciders.decide(request).now_or_never().expect("the fake store answers at once");
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(self.at_s.get());
         let (response, more) = response::of(&decisions, || at);
         let encoded = [response.encode_to_vec(), more.into()].concat();
@@ -88,21 +80,13 @@ impl Sidecar {
     fn count(&self, metric: &str) -> u64 {
         let counters = self.service.counters();
         let all = counters.requests().into_iter().chain(counters.passed()).chain(counters.rejected());
-        let own = counters
-            .own_limits()
-            .map(|(label, count)| (if label == "true" { "own" } else { "own_shadow" }, count));
-        all.chain(own).find(|(label, _)| *label == metric).unwrap().1
+        all.into_iter().find(|(label, _)| *label == metric).unwrap().1
     }
 }
 
 fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     let entry = |(key, value): &(&str, &str)| Entry { key: (*key).to_owned(), value: (*value).to_owned() };
     RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..RateLimitDescriptor::default() }
-}
-
-fn own_limit(requests_per_unit: u32, unit: Unit) -> RateLimitDescriptor {
-    let limit = Some(RateLimitOverride { requests_per_unit, unit: unit.into() });
-    RateLimitDescriptor { limit, ..descriptor(&[("account", "acme"), ("own", "x")]) }
 }
 
 fn request(descriptors: Vec<RateLimitDescriptor>) -> RateLimitRequest {

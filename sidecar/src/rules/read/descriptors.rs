@@ -1,12 +1,11 @@
 //! Reads the rules for descriptors of Envoy's rate limit service.
 
 use std::collections::HashMap;
-use std::ops::Bound;
 
 use plimsoll_policy::{Checked, Field, Place, check_entries, hint};
 
 use super::super::bounds::{DESCRIPTOR_RULES_MAX, DOMAINS_MAX, ENTRIES_MAX, ENTRY_BYTES_MAX};
-use super::super::spec::{DescriptorSpec, DomainSpec, NameSpec, RlsSpec};
+use super::super::spec::{DescriptorSpec, NameSpec, RlsSpec};
 use super::super::tree::{BucketOf, Level, Limited, Node, Target, TenantOf, Values};
 use super::super::{ANY_DOMAIN, Domains, RefusalForm};
 use super::{Findings, Names, cost, tenant};
@@ -33,8 +32,6 @@ struct Read {
     /// The index among the siblings.
     index: usize,
     at: Place,
-    has_target: bool,
-    has_next: bool,
 }
 
 impl<'a> DescriptorReader<'a> {
@@ -51,7 +48,7 @@ impl<'a> DescriptorReader<'a> {
         if spec.domains.is_empty() {
             let hint =
                 "name a domain, or leave `rls` out: then the entries `bucket` and `tenant` are the names";
-            self.findings.faults.push(*field.refuse("no domain has rules", hint));
+            self.findings.refuse(&field, "no domain has rules", hint);
         }
         let mut domains = Domains::default();
         for (domain, spec) in spec.domains {
@@ -60,7 +57,8 @@ impl<'a> DescriptorReader<'a> {
             }
             let field = field.then(&domain);
             self.findings.take(text(&domain, "domain", field.name_at(), &field));
-            let level = self.domain(spec, &field);
+            let form = spec.refusal.unwrap_or_default();
+            let level = self.level(spec.descriptors, &field.then("descriptors"), form);
             if domain == ANY_DOMAIN {
                 domains.any = Some(level);
             } else {
@@ -70,19 +68,15 @@ impl<'a> DescriptorReader<'a> {
         domains
     }
 
-    fn domain(&mut self, spec: DomainSpec, field: &Field<'_>) -> Level {
-        self.level(spec.descriptors, &field.then("descriptors"), spec.refusal.unwrap_or_default())
-    }
-
     /// Reads rules that are siblings.
     fn level(&mut self, list: Vec<DescriptorSpec>, field: &Field<'_>, form: RefusalForm) -> Level {
         if list.is_empty() {
             let hint = "write a rule with a `key`, or leave it out";
-            self.findings.faults.push(*field.refuse("the list is empty", hint));
+            self.findings.refuse(field, "the list is empty", hint);
         }
         if self.way.len() == ENTRIES_MAX {
             let why = format!("a descriptor has at most {ENTRIES_MAX} entries (ENTRIES_MAX)");
-            self.findings.faults.push(*field.refuse_name(why, "remove these rules: none can match"));
+            self.findings.refuse_name(field, why, "remove these rules: none can match");
             return Level::default();
         }
         let mut read = Vec::with_capacity(list.len());
@@ -99,7 +93,7 @@ impl<'a> DescriptorReader<'a> {
                     );
                     let hint =
                         "a value that ends in `*`, or a bucket by `{ entry: KEY }`, covers many values";
-                    self.findings.faults.push(*field.refuse(why, hint));
+                    self.findings.refuse(&field, why, hint);
                 }
                 break;
             }
@@ -116,23 +110,13 @@ impl<'a> DescriptorReader<'a> {
         let values = self.values(spec.value.as_deref(), &field.then("value"));
         self.way.push((spec.key.clone(), values.clone()));
         let form = spec.refusal.unwrap_or(form);
-        let has_next = spec.descriptors.is_some();
         let target = self.target(&spec, field, form);
         let next = match spec.descriptors {
             Some(list) => self.level(list, &field.then("descriptors"), form),
             None => Level::default(),
         };
         self.way.pop();
-        let has_target = spec.bucket.is_some() || spec.unlimited.0;
-        Read {
-            key: spec.key,
-            values,
-            node: Node { target, next },
-            index,
-            at: field.at(),
-            has_target,
-            has_next,
-        }
+        Read { key: spec.key, values, node: Node { target, next }, index, at: field.at() }
     }
 
     fn values(&mut self, value: Option<&str>, field: &Field<'_>) -> Values {
@@ -141,25 +125,28 @@ impl<'a> DescriptorReader<'a> {
         let prefix = value.strip_suffix('*');
         if prefix.unwrap_or(value).contains('*') {
             let hint = "write the beginning and one `*` at the end, or leave `value` out for all values";
-            self.findings.faults.push(*field.refuse("`*` stands for any text at the end alone", hint));
+            self.findings.refuse(field, "`*` stands for any text at the end alone", hint);
         }
         let Some(prefix) = prefix else { return Values::Exactly(value.to_owned()) };
         if prefix.is_empty() {
-            self.findings
-                .faults
-                .push(*field.refuse("`*` alone is every value", "leave `value` out for all values"));
+            self.findings.refuse(field, "`*` alone is every value", "leave `value` out for all values");
         }
         Values::From(prefix.to_owned())
     }
 
     /// Reads the effect of a rule on descriptors that end at it. `None` if it has none, or a fault.
     fn target(&mut self, spec: &DescriptorSpec, field: &Field<'_>, refusal: RefusalForm) -> Option<Target> {
+        if spec.takes_limit.is_some() {
+            let why = "a sidecar applies no limits that descriptors bring along";
+            let hint = "remove it, and give the bucket a limit or a quota in the policy";
+            self.findings.refuse_name(&field.then("takes_limit"), why, hint);
+        }
         let Some(bucket) = &spec.bucket else {
             return self.without_bucket(spec, field);
         };
         if spec.unlimited.0 {
             let why = "a rule has a bucket or is unlimited, not both";
-            self.findings.faults.push(*field.then("unlimited").refuse(why, "remove one of the two"));
+            self.findings.refuse(&field.then("unlimited"), why, "remove one of the two");
         }
         let bucket = self.bucket(bucket, &field.then("bucket"));
         let tenant = match &spec.tenant {
@@ -167,16 +154,11 @@ impl<'a> DescriptorReader<'a> {
             Some(tenant) => self.tenant(tenant, &field.then("tenant")),
         };
         let cost = self.findings.take(cost(spec.cost, &field.then("cost")));
-        let takes_limit = spec.takes_limit.unwrap_or_default().0;
-        Some(Target::Limited(Limited { bucket: bucket?, tenant: tenant?, cost: cost?, takes_limit, refusal }))
+        Some(Target::Limited(Limited { bucket: bucket?, tenant: tenant?, cost: cost?, refusal }))
     }
 
     fn without_bucket(&mut self, spec: &DescriptorSpec, field: &Field<'_>) -> Option<Target> {
-        let written = [
-            ("tenant", spec.tenant.is_some()),
-            ("cost", spec.cost.is_some()),
-            ("takes_limit", spec.takes_limit.is_some()),
-        ];
+        let written = [("tenant", spec.tenant.is_some()), ("cost", spec.cost.is_some())];
         for (name, _) in written.into_iter().filter(|(_, is_written)| *is_written) {
             let fault = field
                 .then(name)
@@ -191,7 +173,7 @@ impl<'a> DescriptorReader<'a> {
             return Some(Target::Unlimited);
         }
         if spec.descriptors.is_none() {
-            self.findings.faults.push(*field.refuse("the rule does nothing", TARGET_HINT));
+            self.findings.refuse(field, "the rule does nothing", TARGET_HINT);
         }
         None
     }
@@ -215,26 +197,10 @@ impl<'a> DescriptorReader<'a> {
             NameSpec::Entry(entry) => entry,
         };
         let index = self.entry(entry, &field.then("entry"))?;
-        let Some(listed) = self.names.listed() else {
+        if self.names.listed().is_none() {
             let hint = "list the names that it may have under `buckets:` at the end of the file";
-            self.findings.faults.push(*field.refuse("a bucket from a value needs the list `buckets`", hint));
+            self.findings.refuse(field, "a bucket from a value needs the list `buckets`", hint);
             return None;
-        };
-        let (values, can_match) = match &self.way.get(index)?.1 {
-            Values::Any => return Some(BucketOf::Entry(index)),
-            Values::Exactly(value) => (format!("`{value}`"), listed.contains(value.as_str())),
-            Values::From(prefix) => {
-                let from = (Bound::Included(prefix.as_str()), Bound::Unbounded);
-                let mut from = listed.range::<str, _>(from);
-                (format!("`{prefix}*`"), from.next().is_some_and(|name| name.as_str().starts_with(prefix)))
-            }
-        };
-        if !can_match {
-            let why =
-                format!("the rule can never match: no name in `buckets` is {values}, the value of `{entry}`");
-            self.findings
-                .faults
-                .push(*field.refuse(why, "add the name to `buckets`, or write the bucket itself"));
         }
         Some(BucketOf::Entry(index))
     }
@@ -269,39 +235,16 @@ impl<'a> DescriptorReader<'a> {
         None
     }
 
-    /// Compares siblings: refuses two for the same values, and warns of a precise rule that takes descriptors from a
-    /// general one and has nothing for them.
+    /// Refuses siblings for the same values.
     fn compare(&mut self, rules: &[Read], field: &Field<'_>) {
-        let mut firsts: HashMap<(&str, &Values), &Read> = HashMap::with_capacity(rules.len());
+        let mut firsts: HashMap<(&str, &Values), Place> = HashMap::with_capacity(rules.len());
         for rule in rules {
             if self.findings.is_full() {
                 return;
             }
-            if let Some(first) = firsts.get(&(rule.key.as_str(), &rule.values)) {
-                let why =
-                    format!("the rule can never match: the one at {} has the same key and value", first.at);
-                let field = field.then(&rule.index.to_string());
-                self.findings.faults.push(*field.refuse(why, "keep one of the two"));
-            } else {
-                firsts.insert((&rule.key, &rule.values), rule);
-            }
-        }
-        for rule in rules.iter().filter(|rule| rule.values != Values::Any) {
-            let Some(general) = firsts.get(&(rule.key.as_str(), &Values::Any)) else { continue };
-            let (key, at) = (&rule.key, general.at);
-            let field = field.then(&rule.index.to_string());
-            if general.has_target && !rule.has_target {
-                let why = format!(
-                    "a descriptor that ends at this value passes: the rule for `{key}` at {at} does not apply to it"
-                );
-                self.findings.warn(&field, why);
-            }
-            if general.has_next && !rule.has_next {
-                let why = format!(
-                    "a longer descriptor with this value passes: the rules below `{key}` at {at} do not apply to it"
-                );
-                self.findings.warn(&field, why);
-            }
+            let Some(first) = firsts.insert((&rule.key, &rule.values), rule.at) else { continue };
+            let why = format!("the rule can never match: the one at {first} has the same key and value");
+            self.findings.refuse(&field.then(&rule.index.to_string()), why, "keep one of the two");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the rules for requests over HTTP, which are those of the client's middleware.
 
 use http::{HeaderName, Method};
-use plimsoll_client::middleware::{self, PathFault, Rule, RulesError};
+use plimsoll_client::middleware::{self, Rule, RulesError};
 use plimsoll_policy::{Checked, Field, check_entries};
 
 use super::super::bounds::HTTP_RULES_MAX;
@@ -35,7 +35,7 @@ pub(super) fn read(
     }
     if list.is_empty() {
         let hint = "write a rule, or leave `rules` out: then headers name the bucket";
-        findings.faults.push(*field.refuse("the list is empty", hint));
+        findings.refuse(&field, "the list is empty", hint);
     }
     let mut rules = Vec::with_capacity(list.len());
     let mut indexes = Vec::with_capacity(list.len());
@@ -76,14 +76,14 @@ fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mu
     let path = paths.next();
     if let (Some((one, _)), Some((other, _))) = (path, paths.next()) {
         let why = format!("a rule has one condition on paths, not `{one}` and `{other}`");
-        findings.faults.push(*field.then(other).refuse_name(why, "write a rule for each"));
+        findings.refuse_name(&field.then(other), why, "write a rule for each");
     }
     let cost = findings.take(cost(spec.cost, &field.then("cost")));
     let rule = match &spec.bucket {
         Some(bucket) => {
             if spec.unlimited.0 {
                 let why = "a rule has a bucket or is unlimited, not both";
-                findings.faults.push(*field.then("unlimited").refuse(why, "remove one of the two"));
+                findings.refuse(&field.then("unlimited"), why, "remove one of the two");
             }
             names.add(bucket, &field.then("bucket"), findings);
             Rule::bucket(bucket)
@@ -91,13 +91,15 @@ fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mu
         None => {
             if !spec.unlimited.0 {
                 let hint = "write `bucket: NAME`, or `unlimited: true`";
-                findings.faults.push(*field.refuse("the rule names no bucket", hint));
+                findings.refuse(field, "the rule names no bucket", hint);
             } else if path.is_none() && spec.methods.is_none() {
                 findings.warn(field, "every request that no rule above matches passes without a limit");
             }
             if spec.cost.is_some() {
-                findings.faults.push(
-                    *field.then("cost").refuse_name("`cost` without a bucket", "write `bucket` as well"),
+                findings.refuse_name(
+                    &field.then("cost"),
+                    "`cost` without a bucket",
+                    "write `bucket` as well",
                 );
             }
             Rule::unlimited()
@@ -140,8 +142,10 @@ fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_po
     let path = ["path", "prefix", "exact"].into_iter().find_map(|name| field.entry(name));
     match error {
         RulesError::Path { fault, .. } => {
-            let (why, hint) = words(fault);
-            path.unwrap_or_else(|| field.clone()).refuse(why, &hint)
+            let text = fault.to_string();
+            let (why, hint) =
+                text.split_once(": ").unwrap_or((&text, "see the forms of paths in the documentation"));
+            path.unwrap_or_else(|| field.clone()).refuse(why, hint)
         }
         RulesError::NoMethods { .. } => {
             let why = "the list of methods is empty, so that no request matches";
@@ -159,39 +163,4 @@ fn fault(error: &RulesError, index: usize, field: &Field<'_>) -> Box<plimsoll_po
         other => field
             .refuse(format!("rule {}: {other}", index + 1), "see the forms of rules in the documentation"),
     }
-}
-
-/// Returns the fault of a path and its remedy.
-fn words(fault: &PathFault) -> (&'static str, String) {
-    let (why, hint) = match fault {
-        PathFault::NoSlash => ("a path begins with `/`", "write the path without scheme and host"),
-        PathFault::Query => {
-            ("a path has no query", "remove `?` and what follows it; a literal `?` is written `%3F`")
-        }
-        PathFault::Star { prefix } => {
-            let rest = format!("{}/{{*rest}}", prefix.trim_end_matches('/'));
-            let hint = format!(
-                "write `prefix: {prefix}` for the path and all below it, or `path: \"{rest}\"` for those below it alone"
-            );
-            return ("`*` alone is no wildcard", hint);
-        }
-        PathFault::Colon => {
-            ("a segment may not begin with `:`", "write a parameter as `{id}`; a literal `:` takes `exact`")
-        }
-        PathFault::Braces => {
-            ("a parameter is a name in braces, such as `{id}` or `{*rest}`", "write a literal brace twice")
-        }
-        PathFault::TextAfterParam => (
-            "a parameter ends its segment",
-            "put `/` after its brace, or match the whole segment by one parameter",
-        ),
-        PathFault::RestNotLast => ("a parameter such as `{*rest}` ends the path", "remove what follows it"),
-        PathFault::TooManyParams => ("the path has too many parameters", "end it with `{*rest}`"),
-        PathFault::LiteralBraces => (
-            "`exact` and `prefix` have no parameters",
-            "use `path`, in which a literal brace is written twice",
-        ),
-        _ => ("the path is malformed", "see the forms of paths in the documentation"),
-    };
-    (why, hint.to_owned())
 }

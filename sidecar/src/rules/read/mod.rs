@@ -4,6 +4,8 @@ mod descriptors;
 mod http;
 mod names;
 
+use std::fmt::Display;
+
 use plimsoll_core::names::InvalidName;
 use plimsoll_policy::{Checked, Document, FAULTS_MAX, Fault, Field, Number, PolicyError, Source, Warning};
 
@@ -50,6 +52,14 @@ impl Findings {
     /// Keeps the fault of a value, if it has one.
     fn take<T>(&mut self, checked: Checked<T>) -> Option<T> {
         checked.map_err(|fault| self.faults.push(*fault)).ok()
+    }
+
+    fn refuse(&mut self, field: &Field<'_>, why: impl Display, hint: &str) {
+        self.faults.push(*field.refuse(why, hint));
+    }
+
+    fn refuse_name(&mut self, field: &Field<'_>, why: impl Display, hint: &str) {
+        self.faults.push(*field.refuse_name(why, hint));
     }
 
     /// Returns true if there are as many faults as are reported: reading on would find no other result, and each fault

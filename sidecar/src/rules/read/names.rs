@@ -25,7 +25,7 @@ impl Names {
             return Self { listed: Some(BTreeSet::new()), all: BTreeMap::new() };
         }
         if list.is_empty() {
-            findings.faults.push(*field.refuse("the list is empty, so that no name is taken", hint));
+            findings.refuse(field, "the list is empty, so that no name is taken", hint);
         }
         let mut all = BTreeMap::new();
         for (index, text) in list.into_iter().enumerate() {
@@ -39,7 +39,7 @@ impl Names {
                 Entry::Vacant(free) => drop(free.insert(Spot::of(&item))),
                 Entry::Occupied(first) => {
                     let why = format!("duplicate name `{text}`, first written at {}", first.get().at);
-                    findings.faults.push(*item.refuse(why, "keep one of the two"));
+                    findings.refuse(&item, why, "keep one of the two");
                 }
             }
         }

@@ -16,7 +16,6 @@ rls:
               bucket: checkout
               tenant: { entry: account }
               cost: 5
-              takes_limit: true
             - key: account
               value: internal
               unlimited: true
@@ -58,8 +57,8 @@ fn descriptor_matches_the_most_precise_rule_that_consumes_all_entries() {
     for (descriptor, expected) in [
         ("generic_key=checkout", "checkout/default Grpc"),
         ("generic_key=other", "none"),
-        ("generic_key=checkout,account=acme", "checkout/acme x5 limit Grpc"),
-        ("generic_key=checkout,account=", "checkout/ x5 limit Grpc"),
+        ("generic_key=checkout,account=acme", "checkout/acme x5 Grpc"),
+        ("generic_key=checkout,account=", "checkout/ x5 Grpc"),
         ("generic_key=checkout,account=internal", "unlimited"),
         ("generic_key=checkout,account=vip", "vip/default Bare"),
         ("generic_key=checkout,account=vip,region=eu", "vip/eu Bare"),

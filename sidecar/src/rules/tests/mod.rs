@@ -23,13 +23,10 @@ fn short(found: Found<'_>) -> String {
     match found {
         Found::NoRule => "none".to_owned(),
         Found::Unlimited => "unlimited".to_owned(),
-        Found::Limited(Ask { bucket, tenant, cost, takes_limit, refusal }) => {
+        Found::Limited(Ask { bucket, tenant, cost, refusal }) => {
             let mut text = format!("{bucket}/{tenant}");
             if cost != 1 {
                 text.push_str(&format!(" x{cost}"));
-            }
-            if takes_limit {
-                text.push_str(" limit");
             }
             if refusal != RefusalForm::Problem {
                 text.push_str(&format!(" {refusal:?}"));

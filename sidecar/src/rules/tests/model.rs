@@ -47,7 +47,7 @@ fn level(rules: &[Rule]) -> Level {
     let limited = |bucket: &String| {
         let (bucket, tenant) = (BucketOf::Fixed(bucket.as_str().into()), TenantOf::Fixed("default".into()));
         let refusal = RefusalForm::default();
-        Target::Limited(Limited { bucket, tenant, cost: 1, takes_limit: false, refusal })
+        Target::Limited(Limited { bucket, tenant, cost: 1, refusal })
     };
     Level::new(rules.iter().map(|rule| {
         let node = Node { target: rule.bucket.as_ref().map(limited), next: level(&rule.below) };

@@ -74,7 +74,8 @@ impl Authority {
             if !certificate.is_ca || certificate.public_key != key.subject_public_key_info() {
                 continue;
             }
-            let trust_domain = certificate.uris().find_map(|uri| uri.strip_prefix(SCHEME)).map(str::to_owned);
+            let trust_domain =
+                certificate.uris.iter().find_map(|uri| uri.strip_prefix(SCHEME)).map(str::to_owned);
             let not_after = certificate.not_after;
             let issuer = Issuer::from_ca_cert_der(&der, key).context("the CA's certificate")?;
             return Ok(Self { bundle, trust_domain, not_after, issuer });

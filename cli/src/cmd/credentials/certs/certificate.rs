@@ -1,13 +1,11 @@
-//! The fields of a certificate that `certs show` prints and `certs issue` needs of a CA.
+//! The fields of a certificate that `certs issue` needs of a CA and of the certificate that it replaces.
 
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use plimsoll_tls::rustls::pki_types::CertificateDer;
 use plimsoll_tls::rustls::pki_types::pem::PemObject;
-use ring::digest::{SHA256, digest};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
@@ -20,15 +18,10 @@ const LAST_SECOND: u64 = 253_402_300_799;
 /// The fields of a certificate.
 #[derive(Debug)]
 pub(super) struct Certificate {
-    pub(super) subject: String,
-    pub(super) issuer: String,
     pub(super) is_ca: bool,
-    pub(super) not_before: SystemTime,
     pub(super) not_after: SystemTime,
-    /// URIs, DNS names and addresses, in the order of the certificate.
-    pub(super) names: Vec<String>,
-    /// The SHA-256 of the certificate, as other tools print it.
-    pub(super) fingerprint: String,
+    /// The names that are URIs.
+    pub(super) uris: Vec<String>,
     /// The public key with its algorithm, in DER.
     pub(super) public_key: Vec<u8>,
 }
@@ -44,24 +37,18 @@ impl Certificate {
         };
         let (_, parsed) = X509Certificate::from_der(der).map_err(|error| invalid(&error))?;
         let names = parsed.subject_alternative_name().map_err(|error| invalid(&error))?;
-        let names = names.map(|names| names.value.general_names.iter().map(name).collect());
-        let hash = digest(&SHA256, der);
-        let fingerprint: Vec<String> = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+        let uri = |name: &GeneralName<'_>| match name {
+            GeneralName::URI(uri) => Some((*uri).to_owned()),
+            _ => None,
+        };
+        let uris = names.map(|names| names.value.general_names.iter().filter_map(uri).collect());
+        let end = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0).min(LAST_SECOND);
         Ok(Self {
-            subject: parsed.subject().to_string(),
-            issuer: parsed.issuer().to_string(),
             is_ca: parsed.is_ca(),
-            not_before: time(parsed.validity().not_before.timestamp()),
-            not_after: time(parsed.validity().not_after.timestamp()),
-            names: names.unwrap_or_default(),
-            fingerprint: fingerprint.join(":"),
+            not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(end),
+            uris: uris.unwrap_or_default(),
             public_key: parsed.public_key().raw.to_vec(),
         })
-    }
-
-    /// The names that are URIs.
-    pub(super) fn uris(&self) -> impl Iterator<Item = &str> {
-        self.names.iter().map(String::as_str).filter(|name| name.contains("://"))
     }
 }
 
@@ -79,23 +66,4 @@ pub(super) fn parse_chain(path: &Path, text: &str) -> anyhow::Result<Vec<Certifi
         )));
     }
     Ok(chain)
-}
-
-fn time(seconds: i64) -> SystemTime {
-    let seconds = u64::try_from(seconds).unwrap_or(0).min(LAST_SECOND);
-    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
-}
-
-fn name(name: &GeneralName<'_>) -> String {
-    match name {
-        GeneralName::URI(text) | GeneralName::DNSName(text) | GeneralName::RFC822Name(text) => {
-            (*text).to_owned()
-        }
-        GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            let address = v4.or_else(|_| <[u8; 16]>::try_from(*bytes).map(IpAddr::from));
-            address.map_or_else(|_| name.to_string(), |address| address.to_string())
-        }
-        other => other.to_string(),
-    }
 }

@@ -1,5 +1,4 @@
-//! `plimsoll certs check`: loads a directory of certificates as a tier does, and lets two directories shake hands in
-//! memory, by the code of the tiers.
+//! `plimsoll certs check`: loads a directory of certificates as a tier does.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,35 +6,23 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::{Args, ValueHint};
-use plimsoll_core::exchange::PeerRole;
-use plimsoll_core::exchange::authority::check_parent;
-use plimsoll_tls::rustls::pki_types::ServerName;
-use plimsoll_tls::{Certificates, Health, accept, connect};
+use plimsoll_tls::{Certificates, Health};
 use serde::Serialize;
 
 use super::files::{CERTIFICATE, KEY};
 use crate::cmd::credentials::unusable;
 use crate::output::OutputArgs;
-use crate::shutdown;
-
-/// The room for one direction of a handshake in memory, above the size of any.
-const HANDSHAKE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Verifies that the files are readable, the key belongs to the certificate, its chain leads to
-ca.crt, its identity and its validity, and warns of a key that all users can read. With --peer it
-tries a handshake between both directories as well, and whether one may be the parent of the other.
+ca.crt, its identity and its validity, and warns of a key that all users can read.
 
-Exit code 0: a tier works with it; 1: it is not valid now, or the two refuse one another;
-2: a tier does not start with it.")]
-pub(super) struct CheckArgs {
+Exit code 0: a tier works with it; 1: it is not valid now; 2: a tier does not start with it.")]
+pub(crate) struct CheckArgs {
     /// Directory with tls.crt, tls.key and ca.crt, as --certs takes it
     #[arg(env = "PLIMSOLL_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
-    /// Directory of a parent or child that it shall be accepted by
-    #[arg(long, env = "PLIMSOLL_PEER_CERTS", value_name = "DIR", value_hint = ValueHint::DirPath)]
-    peer: Option<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -44,18 +31,19 @@ pub(super) struct CheckArgs {
 #[derive(Debug, Default, Serialize)]
 struct Findings {
     valid: bool,
-    identities: Vec<String>,
+    identity: String,
     faults: Vec<String>,
     warnings: Vec<String>,
 }
 
 pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let now = SystemTime::now();
-    let mut findings = Findings::default();
-    let own = findings.open(&args.dir, now)?;
-    if let Some(peer) = &args.peer {
-        let peer = findings.open(peer, now)?;
-        shutdown::runtime()?.block_on(findings.pair(&own, &peer));
+    let certificates = Certificates::open(&args.dir).map_err(unusable)?;
+    let mut findings = Findings { identity: certificates.id().to_string(), ..Findings::default() };
+    findings.note_validity(&args.dir, &certificates.health(), SystemTime::now());
+    if certificates.is_key_public() {
+        let key = args.dir.join(KEY);
+        let key = key.display();
+        findings.warnings.push(format!("all users have access to {key}: run `chmod 600 {key}`"));
     }
     findings.valid = findings.faults.is_empty();
     args.output.print(&findings, |out| findings.write_text(out))?;
@@ -63,19 +51,6 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl Findings {
-    /// Loads a directory, and notes what will go wrong later.
-    fn open(&mut self, directory: &Path, now: SystemTime) -> anyhow::Result<Certificates> {
-        let certificates = Certificates::open(directory).map_err(unusable)?;
-        self.identities.push(certificates.id().to_string());
-        self.note_validity(directory, &certificates.health(), now);
-        if certificates.is_key_public() {
-            let key = directory.join(KEY);
-            let key = key.display();
-            self.warnings.push(format!("all users have access to {key}: run `chmod 600 {key}`"));
-        }
-        Ok(certificates)
-    }
-
     /// Notes that a certificate is not valid now, or will not be soon.
     fn note_validity(&mut self, directory: &Path, health: &Health, now: SystemTime) {
         let (place, Health { not_before, not_after, .. }) = (directory.join(CERTIFICATE), health);
@@ -94,41 +69,10 @@ impl Findings {
         }
     }
 
-    /// Notes why two processes with these certificates would refuse one another.
-    async fn pair(&mut self, own: &Certificates, peer: &Certificates) {
-        let (one, other) = (own.id(), peer.id());
-        let pairs = [(own, peer, check_parent(&one, &other)), (peer, own, check_parent(&other, &one))];
-        if let [(.., Err(error)), (.., Err(reverse))] = &pairs {
-            let is_parent = matches!(one.role(), PeerRole::Controller | PeerRole::Quota);
-            self.faults.push(if is_parent { reverse.to_string() } else { error.to_string() });
-        }
-        for (child, parent, allowed) in pairs {
-            if allowed.is_ok() {
-                self.shake_hands(child, parent).await;
-            }
-        }
-    }
-
-    async fn shake_hands(&mut self, child: &Certificates, parent: &Certificates) {
-        let (near, far) = tokio::io::duplex(HANDSHAKE_BYTES_MAX);
-        // Names of hosts are not compared.
-        let Ok(name) = ServerName::try_from("plimsoll") else { return };
-        let (connected, accepted) =
-            tokio::join!(connect(child.child(), name, near), accept(parent.mutual_server(), far));
-        let failures = [(child, connected.err()), (parent, accepted.err())];
-        for (end, failure) in failures {
-            self.faults.extend(failure.map(|failure| format!("{}: {failure}", end.directory().display())));
-        }
-    }
-
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.identities.iter().try_for_each(|identity| writeln!(out, "{identity}"))?;
+        writeln!(out, "{}", self.identity)?;
         self.faults.iter().try_for_each(|fault| writeln!(out, "error: {fault}"))?;
         self.warnings.iter().try_for_each(|warning| writeln!(out, "warning: {warning}"))?;
-        match (self.valid, self.identities.len()) {
-            (false, _) => Ok(()),
-            (true, 1) => writeln!(out, "valid"),
-            (true, _) => writeln!(out, "valid: each accepts the other"),
-        }
+        if self.valid { writeln!(out, "valid") } else { Ok(()) }
     }
 }

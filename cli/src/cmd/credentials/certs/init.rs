@@ -14,7 +14,7 @@ use crate::output;
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Args)]
-pub(super) struct InitArgs {
+pub(crate) struct InitArgs {
     /// Directory of the CA: ca.crt, which every tier gets, and ca.key, which stays there
     #[arg(long, env = "PLIMSOLL_CA_DIR", value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: PathBuf,

@@ -25,7 +25,7 @@ const LIFETIME_MIN: Duration = Duration::from_secs(1);
 const LIFETIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 #[derive(Debug, Subcommand)]
-pub(super) enum IssueCommand {
+pub(crate) enum IssueCommand {
     /// Certificate of a controller
     Controller {
         #[command(flatten)]
@@ -58,7 +58,7 @@ pub(super) enum IssueCommand {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct FileArgs {
+pub(crate) struct FileArgs {
     /// Directory of the CA, as `plimsoll certs init` makes it
     #[arg(long, env = "PLIMSOLL_CA_DIR", value_name = "DIR", value_hint = ValueHint::DirPath)]
     ca: PathBuf,
@@ -159,7 +159,7 @@ impl FileArgs {
         let path = self.out.join(CERTIFICATE);
         let chain = parse_chain(&path, &read_text(&path, "").ok()?).ok()?;
         let held = Certificate::parse(chain.first()?, &path).ok()?;
-        held.uris().find_map(|uri| uri.parse().ok())
+        held.uris.iter().find_map(|uri| uri.parse().ok())
     }
 }
 

@@ -6,17 +6,16 @@ mod check;
 mod files;
 mod init;
 mod issue;
-mod show;
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
-/// Issue certificates for development, and show or check certificates of any CA
+/// Issue certificates for development, and check certificates of any CA
 ///
 /// In production let cert-manager or SPIRE issue: they renew certificates and keep the key of the CA from the machines
 /// that run Plimsoll.
-#[derive(Debug, Args)]
+#[derive(Debug, Subcommand)]
 #[command(after_long_help = "\
 Examples:
   plimsoll certs init --dir ca
@@ -24,24 +23,15 @@ Examples:
   plimsoll certs issue aggregator --zone eu-1a --ca ca --out certs/aggregator
   plimsoll certs issue service --zone eu-1a --service checkout --ca ca --out certs/checkout
   plimsoll certs issue quota --host quota.example --ca ca --out certs/quota
-  plimsoll certs check certs/checkout --peer certs/aggregator
+  plimsoll certs check certs/checkout
 
-Exit code 0: done; 1: a certificate is expired or refused by the peer, or a file
-cannot be written; 2: invalid arguments or files.")]
-pub(crate) struct CertsArgs {
-    #[command(subcommand)]
-    command: CertsCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum CertsCommand {
+Exit code 0: done; 1: a certificate is not valid now, or a file cannot be written; 2: invalid arguments or files.")]
+pub(crate) enum CertsCommand {
     /// Make a CA for development
     Init(init::InitArgs),
     /// Issue a certificate that is signed by the CA for development
     #[command(subcommand)]
     Issue(issue::IssueCommand),
-    /// Show what the certificates of a file or directory say; never a key
-    Show(show::ShowArgs),
     /// Check a directory of certificates as a tier would load it
     Check(check::CheckArgs),
 }
@@ -50,11 +40,10 @@ enum CertsCommand {
 ///
 /// # Errors
 /// An argument or a file cannot be used, or a file cannot be written.
-pub(crate) fn run(args: &CertsArgs) -> anyhow::Result<ExitCode> {
-    match &args.command {
+pub(crate) fn run(command: &CertsCommand) -> anyhow::Result<ExitCode> {
+    match command {
         CertsCommand::Init(args) => init::run(args)?,
         CertsCommand::Issue(command) => issue::run(command)?,
-        CertsCommand::Show(args) => show::run(args)?,
         CertsCommand::Check(args) => return check::run(args),
     }
     Ok(ExitCode::SUCCESS)

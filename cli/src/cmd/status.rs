@@ -4,8 +4,6 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
-use console::style;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
 use plimsoll_controller::admin::rollout_routes::Policies;
@@ -16,26 +14,14 @@ use plimsoll_core::stats::AdmissionFigures;
 use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
 
-/// Show the controller, every bucket and every aggregator
-///
-/// `refused` is the share of the last 10 s that coins and guards refused, by counts. `law` is the share that the control law
-/// means to refuse now, with its reason; in shadow, as `would refuse`, it is not carried out.
-///
-/// Exit code 0: shown, whatever the state; 1: no controller answers; 2: invalid arguments.
-#[derive(Debug, Args)]
-pub(crate) struct StatusArgs {
-    #[command(flatten)]
-    admin: AdminArgs,
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// The controller cannot be reached, or its answer cannot be printed.
-pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let status: Status = args.admin.get("/status")?;
-    let policies: Policies = args.admin.get("/policy")?;
-    args.admin.output.print(&status, |out| {
+pub(crate) fn run(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let status: Status = admin.get("/status")?;
+    let policies: Policies = admin.get("/policy")?;
+    admin.output.print(&status, |out| {
         write_status(out, &status)?;
         write_waiting(out, &policies)
     })?;
@@ -75,7 +61,7 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         writeln!(out, "bucket {bucket}: no policy names it, so nothing limits it{meant}")?;
     }
     if let Some(reason) = &status.state_lost {
-        writeln!(out, "  {}", style(format_args!("state lost: {reason}")).red())?;
+        writeln!(out, "  state lost: {reason}")?;
         writeln!(
             out,
             "  compare `plimsoll rollout status` with what should be enforced, then `plimsoll acknowledge-loss`"
@@ -138,86 +124,80 @@ fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<
 /// Writes the controllers that are in conflict with this one, and the epochs that are claimed without effect.
 fn write_controllers(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     let named = |other: &OtherController| {
-        format!("{} at epoch {}", other.instance.as_deref().unwrap_or("unknown"), other.epoch)
+        let OtherController { instance, epoch, through, .. } = other;
+        format!("{} at epoch {epoch}, as {through} reports", instance.as_deref().unwrap_or("unknown"))
     };
     if let Some(lost) = &status.lost_lead {
-        writeln!(
-            out,
-            "  does not lead, sends no values: controller {} leads, as {} reports",
-            named(lost),
-            lost.through
-        )?;
-        writeln!(
-            out,
-            "  stop one of the two controllers; if this one ({}) stays, restart it",
-            status.instance
-        )?;
+        writeln!(out, "  does not lead, sends no values: another controller leads, {}", named(lost))?;
     }
     for other in &status.other_controllers {
-        if other.same_epoch {
-            writeln!(
-                out,
-                "  a second controller runs at this epoch: {}, as {} reports",
-                named(other),
-                other.through
-            )?;
-            writeln!(out, "  stop one of the two, then restart the other; this one is {}", status.instance)?;
-        } else {
-            writeln!(
-                out,
-                "  epoch claimed without effect: controller {}, as {} reports",
-                named(other),
-                other.through
-            )?;
-        }
+        let what = if other.same_epoch { "a second controller runs" } else { "epoch claimed without effect" };
+        writeln!(out, "  {what}: {}", named(other))?;
+    }
+    if status.lost_lead.is_some() || status.other_controllers.iter().any(|other| other.same_epoch) {
+        writeln!(
+            out,
+            "  stop one of the two controllers, then restart the other; this one is {}",
+            status.instance
+        )?;
     }
     Ok(())
 }
 
 fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients: u32) -> io::Result<()> {
-    write!(out, "bucket {name}: {}", bucket.mode)?;
-    if bucket.clients_unapplied > 0 {
-        let unapplied = bucket.clients_unapplied;
-        write!(
-            out,
-            ", {}",
-            style(format_args!("{unapplied} of {clients} clients do not carry it out")).red()
-        )?;
-    }
-    if bucket.killed {
-        write!(out, ", killed")?;
-    }
-    match bucket.limit_rps {
-        Some(limit) => write!(out, ", limit {limit:.0}/s")?,
-        None => write!(out, ", no limit")?,
-    }
-    let admitted = admitted_rps(&bucket.traffic, &bucket.admissions, bucket.quota_dropped_rps);
-    write!(out, ", offered {:.0}/s", bucket.traffic.offered_rps)?;
-    if bucket.unheard_rps >= 0.5 {
-        write!(out, " and {:.0}/s last heard of silent aggregators", bucket.unheard_rps)?;
-    }
-    match admitted {
-        Some(admitted) => write!(out, ", admitted {admitted:.0}/s")?,
-        None if bucket.traffic.offered_rps >= 0.5 => write!(out, ", admitted unknown: no counts arrive")?,
-        None => {}
-    }
-    write_refused(out, &bucket.admissions)?;
-    write_ratio(out, &bucket.traffic)?;
-    writeln!(out)?;
-    if let (Some(true), Some(missing)) =
-        (bucket.admissions.underadmitting, bucket.admissions.underadmitted_ratio)
-    {
+    let BucketStatus { traffic, admissions, .. } = bucket;
+    let percent =
+        |what: &str, ratio: Option<f64>| ratio.map(|ratio| format!("{what} {:.1} % in 10 s", ratio * 100.0));
+    let admitted = match admitted_rps(traffic, admissions, bucket.quota_dropped_rps) {
+        Some(admitted) => Some(format!("admitted {admitted:.0}/s")),
+        None => (traffic.offered_rps >= 0.5).then(|| "admitted unknown: no counts arrive".to_owned()),
+    };
+    let unheard = Some(bucket.unheard_rps).filter(|rps| *rps >= 0.5);
+    let unheard = unheard.map(|rps| format!(" and {rps:.0}/s last heard of silent aggregators"));
+    let parts = [
+        Some(bucket.mode.to_string()),
+        (bucket.clients_unapplied > 0)
+            .then(|| format!("{} of {clients} clients do not carry it out", bucket.clients_unapplied)),
+        bucket.killed.then(|| "killed".to_owned()),
+        Some(bucket.limit_rps.map_or("no limit".to_owned(), |limit| format!("limit {limit:.0}/s"))),
+        Some(format!("offered {:.0}/s{}", traffic.offered_rps, unheard.unwrap_or_default())),
+        admitted,
+        percent("refused", admissions.refused_ratio),
+        percent("would refuse", admissions.would_refused_ratio.filter(|would| *would > 0.0)),
+        law(traffic),
+    ];
+    writeln!(out, "bucket {name}: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))?;
+    if let (Some(true), Some(missing)) = (admissions.underadmitting, admissions.underadmitted_ratio) {
         writeln!(
             out,
             "  underadmitting: {:.1} % of what limit and load allow does not pass; the runbook has the causes",
             missing * 100.0
         )?;
     }
-    write_quotas(out, bucket)?;
+    for quota in &bucket.quotas {
+        let key = match quota.key {
+            QuotaKey::Tenant => "for each tenant",
+            QuotaKey::Global => "for all tenants together",
+        };
+        writeln!(
+            out,
+            "  quota {}: {} {key}, {} more every {}",
+            quota.name, quota.max, quota.refill, quota.every
+        )?;
+    }
+    let (dropped, repeated) = (bucket.quota_dropped_rps, bucket.quota_repeated_rps);
+    if dropped + repeated > 0.0 {
+        // A repeated refusal is no part of the offered load.
+        writeln!(
+            out,
+            "  refused by quotas: {:.1}/s, {repeated:.1}/s of them by a refusal that is remembered; `plimsoll quota top` \
+             has their keys",
+            dropped + repeated
+        )?;
+    }
     for (tenant, traffic) in bucket.tenants.iter().filter(|(_, traffic)| traffic.drop_reason.is_some()) {
-        write!(out, "  tenant {tenant}: offered {:.0}/s", traffic.offered_rps)?;
-        write_ratio(out, traffic)?;
-        writeln!(out)?;
+        let law = law(traffic).map(|law| format!(", {law}")).unwrap_or_default();
+        writeln!(out, "  tenant {tenant}: offered {:.0}/s{law}", traffic.offered_rps)?;
     }
     if bucket.released_rps > 0.0 {
         writeln!(
@@ -235,102 +215,42 @@ fn admitted_rps(traffic: &Traffic, admissions: &AdmissionFigures, quota_dropped_
     Some((traffic.offered_rps * passed - quota_dropped_rps).max(0.0))
 }
 
-/// Writes the exact quotas of a bucket, and the refusals by them.
-fn write_quotas(out: &mut dyn Write, bucket: &BucketStatus) -> io::Result<()> {
-    for quota in &bucket.quotas {
-        let key = match quota.key {
-            QuotaKey::Tenant => "for each tenant",
-            QuotaKey::Global => "for all tenants together",
-        };
-        write!(
-            out,
-            "  quota {}: {} {key}, {} more every {}",
-            quota.name, quota.max, quota.refill, quota.every
-        )?;
-        writeln!(out)?;
-    }
-    write_quota_refusals(out, bucket.quota_dropped_rps, bucket.quota_repeated_rps)
-}
-
-/// Writes the refusals by quotas, of which the repeated ones are no part of the offered load, and where to look further.
-fn write_quota_refusals(out: &mut dyn Write, dropped: f64, repeated: f64) -> io::Result<()> {
-    if dropped + repeated <= 0.0 {
-        return Ok(());
-    }
-    writeln!(
-        out,
-        "  refused by quotas: {:.1}/s, {repeated:.1}/s of them by a refusal that is remembered; `plimsoll quota top` has \
-         their keys",
-        dropped + repeated
-    )
-}
-
-/// Writes the share of requests that was refused, by counts.
-fn write_refused(out: &mut dyn Write, admissions: &AdmissionFigures) -> io::Result<()> {
-    let would = admissions.would_refused_ratio.filter(|would| *would > 0.0);
-    for (name, ratio) in [("refused", admissions.refused_ratio), ("would refuse", would)] {
-        ratio.map_or(Ok(()), |ratio| write!(out, ", {name} {:.1} % in 10 s", ratio * 100.0))?;
-    }
-    Ok(())
-}
-
-/// Writes the law's ratio with its reason, if there is one.
-fn write_ratio(out: &mut dyn Write, traffic: &Traffic) -> io::Result<()> {
-    let Some(ratio) = traffic.law_ratio else { return Ok(()) };
-    write!(out, ", law {:.1} %", ratio * 100.0)?;
-    traffic.drop_reason.map_or(Ok(()), |reason| write!(out, " ({})", reason.as_str()))
+/// Returns the law's ratio with its reason, if there is one.
+fn law(traffic: &Traffic) -> Option<String> {
+    let reason = traffic.drop_reason.map(|reason| format!(" ({})", reason.as_str())).unwrap_or_default();
+    traffic.law_ratio.map(|ratio| format!("law {:.1} %{reason}", ratio * 100.0))
 }
 
 fn write_aggregator(out: &mut dyn Write, aggregator: &AggregatorStatus) -> io::Result<()> {
     let AggregatorStatus { zone, name, last_report_s, .. } = aggregator;
     let ago = humantime::format_duration(Duration::from_secs(*last_report_s as u64));
-    write!(out, "aggregator {zone}/{name}: ")?;
-    if aggregator.expired {
-        writeln!(out, "expired, last report {ago} ago; its share is released to the others")?;
-        writeln!(out, "  start it again; or, if it is gone for good, run `plimsoll forget {zone}/{name}`")?;
+    let (state, remedy) = if aggregator.expired {
+        let remedy = format!("start it again; or, if it is lost, run `plimsoll forget {zone}/{name}`");
+        (format!("expired, last report {ago} ago; its share is released to the others"), Some(remedy))
     } else if !aggregator.connected {
         let stale = if aggregator.stale { "stale" } else { "disconnected" };
-        write!(out, "{stale}, last report {ago} ago; ")?;
-        if aggregator.released > 0.0 {
-            writeln!(out, "{:.0} % of its share is released to the others", aggregator.released * 100.0)?;
+        let share = if aggregator.released > 0.0 {
+            format!("{:.0} % of its share is released to the others", aggregator.released * 100.0)
         } else {
-            writeln!(out, "its share is held for now")?;
-        }
-        writeln!(out, "  its clients go on by their last directives, and their requests are not counted")?;
+            "its share is held for now".to_owned()
+        };
+        let remedy = "its clients go on by their last directives, and their requests are not counted";
+        (format!("{stale}, last report {ago} ago; {share}"), Some(remedy.to_owned()))
     } else if aggregator.stale {
-        writeln!(out, "stale, connected, last report {ago} ago")?;
+        (format!("stale, connected, last report {ago} ago"), None)
     } else {
-        writeln!(out, "connected")?;
-    }
-    if aggregator.name_conflict {
-        writeln!(
-            out,
-            "  two processes with this zone and name replace each other: give each its own --name"
-        )?;
-    }
-    Ok(())
+        ("connected".to_owned(), None)
+    };
+    writeln!(out, "aggregator {zone}/{name}: {state}")?;
+    let conflict = "two processes with this zone and name replace each other: give each its own --name";
+    let conflict = aggregator.name_conflict.then(|| conflict.to_owned());
+    remedy.into_iter().chain(conflict).try_for_each(|line| writeln!(out, "  {line}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use plimsoll_controller::admin::rollout_routes::HeldStatus;
-    use plimsoll_core::decision::Reason;
-
-    #[test]
-    fn law_has_its_reason() {
-        let text = |traffic: Traffic| {
-            let mut out = Vec::new();
-            write_ratio(&mut out, &traffic).unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        let ratio = Some(0.385);
-        assert_eq!(text(Traffic::default()), "");
-        assert_eq!(text(Traffic { law_ratio: Some(0.0), ..Traffic::default() }), ", law 0.0 %");
-        let dropped =
-            Traffic { law_ratio: ratio, drop_reason: Some(Reason::ClusterOverload), ..Traffic::default() };
-        assert_eq!(text(dropped), ", law 38.5 % (cluster_overload)");
-    }
 
     #[test]
     fn admitted_is_offered_less_all_refusals() {
@@ -344,17 +264,6 @@ mod tests {
             let admissions = AdmissionFigures { refused_ratio, ..AdmissionFigures::default() };
             assert_eq!(admitted_rps(&traffic, &admissions, by_quotas), admitted);
         }
-    }
-
-    #[test]
-    fn refusals_by_quotas_have_those_from_memory() {
-        let text = |dropped, repeated| {
-            let mut out = Vec::new();
-            write_quota_refusals(&mut out, dropped, repeated).unwrap();
-            String::from_utf8(out).unwrap()
-        };
-        assert_eq!(text(0.0, 0.0), "");
-        assert!(text(0.2, 18.0).starts_with("  refused by quotas: 18.2/s, 18.0/s of them"));
     }
 
     #[test]

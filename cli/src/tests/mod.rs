@@ -1,0 +1,3 @@
+//! Tests of the binary as a whole, which need its command line.
+
+mod docs;
