@@ -3,92 +3,77 @@
 use plimsoll_core::quota::{GcraRate, QuotaRate, Refill, Session, Throttled};
 use smallvec::SmallVec;
 
+use crate::store::Kind;
+
 /// The bytes of a key, at most.
-pub const KEY_BYTES_MAX: usize = 512;
+pub(crate) const KEY_BYTES_MAX: usize = 512;
 /// The keys of one [`Operation::Take`], at most.
-pub const KEYS_PER_TAKE_MAX: usize = 64;
+pub(crate) const KEYS_PER_TAKE_MAX: usize = 64;
 
 /// An operation on one bucket, or on several at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Operation<'a> {
+pub(crate) enum Operation<'a> {
     /// Takes up to `take` tokens: `RL.REDUCE`. Answered by [`Answer::Tokens`].
     Reduce {
-        /// The bucket.
         bucket: BucketName<'a>,
         /// The caller's time in milliseconds; `None` for the server's clock.
         at_ms: Option<u64>,
-        /// The tokens.
         take: u64,
         /// Whether emptying the bucket begins a new phase.
         refill: Refill,
     },
     /// Takes strictly, for a session: `RL.SESSIONIZE`. Answered by [`Answer::Session`].
     Sessionize {
-        /// The bucket.
         bucket: BucketName<'a>,
         /// The caller's time in milliseconds; `None` for the server's clock.
         at_ms: Option<u64>,
-        /// The tokens.
         take: u64,
     },
     /// Decides by the generic cell rate algorithm: `CL.THROTTLE`. Answered by [`Answer::Throttled`]. The parameters are no
     /// part of its key.
-    Throttle {
-        /// The key.
-        key: &'a [u8],
-        /// The parameters.
-        rate: GcraRate,
-        /// The requests.
-        quantity: u64,
-    },
+    Throttle { key: &'a [u8], rate: GcraRate, quantity: u64 },
     /// Takes from all of these buckets, or from none: `QUOTA.TAKE`. Answered by [`Answer::Taken`].
     Take(SmallVec<[Demand<'a>; 1]>),
     /// Gives tokens of a lease back: `QUOTA.GIVE`. Answered by [`Answer::Tokens`], the tokens afterwards.
-    Give {
-        /// The bucket.
-        bucket: BucketName<'a>,
-        /// The tokens.
-        tokens: u64,
-    },
+    Give { bucket: BucketName<'a>, tokens: u64 },
 }
 
 impl<'a> Operation<'a> {
-    /// Returns the keys of its buckets.
-    pub fn keys(&self) -> impl Iterator<Item = &'a [u8]> {
+    /// Returns its buckets: their keys, and what tells those of one key apart.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (&'a [u8], Kind)> {
+        let of = |bucket: &BucketName<'a>| (bucket.key, Kind::Tokens(bucket.rate));
         let (one, several) = match self {
             Self::Reduce { bucket, .. } | Self::Sessionize { bucket, .. } | Self::Give { bucket, .. } => {
-                (Some(bucket.key), &[][..])
+                (Some(of(bucket)), &[][..])
             }
-            Self::Throttle { key, .. } => (Some(*key), &[][..]),
+            Self::Throttle { key, .. } => (Some((*key, Kind::Throttle)), &[][..]),
             Self::Take(demands) => (None, &demands[..]),
         };
-        one.into_iter().chain(several.iter().map(|demand| demand.bucket.key))
+        one.into_iter().chain(several.iter().map(move |demand| of(&demand.bucket)))
     }
 }
 
 /// A token bucket: its parameters are a part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BucketName<'a> {
+pub(crate) struct BucketName<'a> {
     /// The key, any bytes, at most [`KEY_BYTES_MAX`].
-    pub key: &'a [u8],
-    /// The parameters.
-    pub rate: QuotaRate,
+    pub(crate) key: &'a [u8],
+    pub(crate) rate: QuotaRate,
 }
 
 /// The tokens that a take demands of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand<'a> {
-    /// The bucket.
-    pub bucket: BucketName<'a>,
+pub(crate) struct Demand<'a> {
+    pub(crate) bucket: BucketName<'a>,
     /// The tokens without which nothing is taken from any bucket.
-    pub least: u64,
+    pub(crate) least: u64,
     /// The tokens of a lease, which includes `least`; see [`plimsoll_core::quota::lease`].
-    pub wanted: u64,
+    pub(crate) wanted: u64,
 }
 
 /// The answer to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// A number of tokens.
     Tokens(u64),
     /// The tokens before the take, and the start of the session.
@@ -101,15 +86,15 @@ pub enum Answer {
 
 /// The answer to one demand of a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// The tokens taken: at least `least`, or 0 if any bucket had fewer.
-    pub granted: u64,
+    pub(crate) granted: u64,
     /// The tokens that are left.
-    pub remaining: u64,
+    pub(crate) remaining: u64,
     /// The time until the next refill in milliseconds.
-    pub refill_in_ms: u64,
+    pub(crate) refill_in_ms: u64,
     /// The time until the bucket holds `least` tokens if nothing more is taken, in milliseconds; `None` if it never does.
-    pub holds_in_ms: Option<u64>,
+    pub(crate) holds_in_ms: Option<u64>,
 }
 
 /// The reason why an operation has no answer. Nothing was granted.

@@ -1,7 +1,7 @@
 //! A quota server from its start to its end: it opens the store and sockets, serves the ports, and saves what is left.
 
-use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server;
@@ -86,9 +86,18 @@ impl Server {
         let Self { engine, security, durability, at_ahead_max } = self;
         let (listen, admin) = (listeners.resp.local_addr()?, listeners.admin.local_addr()?);
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(security.clone().follow()));
-        let (ports, counters, access) = (Ports::new(), Counters::default(), security.access().clone());
-        let at_ahead_max_ms = u64::try_from(at_ahead_max.as_millis()).unwrap_or(u64::MAX);
-        let port = Port { at_ahead_max_ms, ..port(listen, &engine, &security, &ports, &counters) };
+        let (ports, counters, access) = (Ports::new(), Arc::<Counters>::default(), security.access().clone());
+        let is_beyond_loopback = !is_loopback(listen.ip());
+        let port = Port {
+            engine: engine.clone(),
+            counters: counters.clone(),
+            access: access.clone(),
+            leases: Leases::default(),
+            at_ahead_max_ms: u64::try_from(at_ahead_max.as_millis()).unwrap_or(u64::MAX),
+            certificates: security.certificates().filter(|_| is_beyond_loopback).cloned(),
+            needs_token: is_beyond_loopback,
+            connections: ports.resp.clone(),
+        };
         let connections = ports.admin.clone();
         let sources = Sources { engine: engine.clone(), ports, resp: counters, security, durability };
         let routes = admin::routes(sources);
@@ -106,22 +115,5 @@ impl Server {
         };
         let (saved, ()) = tokio::join!(operations, admin);
         Ok(saved?)
-    }
-}
-
-fn port(address: SocketAddr, engine: &Engine, security: &Opened, ports: &Ports, counters: &Counters) -> Port {
-    let is_beyond_loopback = !is_loopback(address.ip());
-    Port {
-        address,
-        engine: engine.clone(),
-        counters: counters.clone(),
-        access: security.access().clone(),
-        leases: Leases::default(),
-        at_ahead_max_ms: 0,
-        certificates: security.certificates().filter(|_| is_beyond_loopback).cloned(),
-        needs_token: is_beyond_loopback,
-        connections: ports.resp.clone(),
-        connections_max: Ports::resp_max(),
-        started: Instant::now(),
     }
 }

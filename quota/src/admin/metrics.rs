@@ -1,5 +1,7 @@
 //! The metrics of a quota server.
 
+use std::sync::atomic::Ordering;
+
 use plimsoll_admin::ports;
 use plimsoll_admin::security::{ACCESS, CERTIFICATES};
 use plimsoll_core::stats::metrics::{
@@ -63,19 +65,19 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             },
         ),
         M::gauge("plimsoll_quota_connections", &[], "Open connections of the Redis protocol.", |s| {
-            one(s.sources.resp.open())
+            one(s.sources.resp.open.load(Ordering::Relaxed))
         }),
         M::counter(
             "plimsoll_quota_connections_total",
             &[],
             "Connections of the Redis protocol so far.",
-            |s| one(s.sources.resp.connections()),
+            |s| one(s.sources.resp.connections.load(Ordering::Relaxed)),
         ),
         M::counter(
             "plimsoll_quota_connections_slow_total",
             &[],
             "Connections closed because their client did not read its replies, finish a command or authenticate in time.",
-            |s| one(s.sources.resp.slow()),
+            |s| one(s.sources.resp.slow.load(Ordering::Relaxed)),
         ),
         M::gauge(
             "plimsoll_quota_buckets_in_memory",

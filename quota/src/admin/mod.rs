@@ -9,6 +9,8 @@ pub mod status;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::http::Method;
 use plimsoll_admin::access::Routes;
@@ -27,7 +29,7 @@ use crate::resp::Counters;
 pub(crate) struct Sources {
     pub(crate) engine: Engine,
     pub(crate) ports: Ports,
-    pub(crate) resp: Counters,
+    pub(crate) resp: Arc<Counters>,
     pub(crate) security: Opened,
     pub(crate) durability: Durability,
 }

@@ -19,19 +19,10 @@ impl Ports {
     /// Allows at most half of the descriptors to the Redis protocol and an eighth to the admin port. The rest is left to
     /// the files of the store.
     pub(crate) fn new() -> Self {
-        let at_most = |max: usize| Connections::fair(max, usize::MAX);
-        Self {
-            resp: at_most(Self::resp_max()),
-            admin: at_most(ADMIN_CONNECTIONS_MAX.min(part_of_descriptors(8))),
-        }
+        let ports = |max: usize, divisor: u64| {
+            let part = usize::try_from(descriptors::limit() / divisor).unwrap_or(usize::MAX).max(2);
+            Connections::fair(max.min(part), usize::MAX)
+        };
+        Self { resp: ports(RESP_CONNECTIONS_MAX, 2), admin: ports(ADMIN_CONNECTIONS_MAX, 8) }
     }
-
-    /// The most connections of the Redis protocol in this process.
-    pub(crate) fn resp_max() -> usize {
-        RESP_CONNECTIONS_MAX.min(part_of_descriptors(2))
-    }
-}
-
-fn part_of_descriptors(divisor: u64) -> usize {
-    usize::try_from(descriptors::limit() / divisor).unwrap_or(usize::MAX).max(2)
 }

@@ -1,6 +1,5 @@
 //! The buckets on the admin port: operators look them up, list them, see the busiest, and make them full again.
 
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
@@ -17,8 +16,9 @@ use super::api::{
     TOP, TOP_DEFAULT, TOP_MAX, Top, TopKey,
 };
 use super::key_text::{InvalidKey, decode, escape, unescape};
-use crate::engine::{BucketKind, BucketState, Engine, TopEntry};
+use crate::engine::{Bucket, Engine};
 use crate::operation::Unavailable;
+use crate::store::{Kind, State as BucketState};
 
 /// The parameters of a request for a page of buckets.
 #[derive(Debug, Deserialize)]
@@ -54,11 +54,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
         let params = Query::<T>::from_request_parts(parts, state).await;
-        params
-            .map(|Query(params)| Self(params))
-            .map_err(|error: QueryRejection| error_response(StatusCode::BAD_REQUEST, error.body_text()))
+        params.map(|Query(params)| Self(params)).map_err(|error| invalid(error.body_text()))
     }
 }
+
+type Answer<T> = Result<Json<T>, Response>;
 
 /// Returns the routes.
 pub(super) fn routes(engine: Engine) -> Routes {
@@ -70,164 +70,125 @@ pub(super) fn routes(engine: Engine) -> Routes {
         .with_state(engine)
 }
 
-async fn list(State(engine): State<Engine>, Params(query): Params<ListQuery>) -> Response {
-    let prefix = match unescape(&query.prefix) {
-        Ok(prefix) => prefix,
-        Err(error) => return invalid("prefix", &error),
-    };
-    let Ok(after) = query.after.as_deref().map(decode).transpose() else {
-        return error_response(StatusCode::BAD_REQUEST, "after: give the `next` of the page before");
-    };
-    let limit = query.limit.unwrap_or(PAGE_DEFAULT);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return error_response(StatusCode::BAD_REQUEST, format_args!("limit: give 1 to {PAGE_MAX}"));
-    }
+async fn list(State(engine): State<Engine>, Params(query): Params<ListQuery>) -> Answer<Buckets> {
+    let prefix = key("prefix", unescape(&query.prefix))?;
+    let after = query.after.as_deref().map(decode).transpose();
+    let after = after.map_err(|_| invalid("after: give the `next` of the page before"))?;
+    let limit = limit(query.limit, PAGE_DEFAULT, PAGE_MAX)?;
     let now = engine.now();
-    match engine.list(now.ms, &prefix, after.as_deref(), limit).await {
-        Ok(page) => Json(Buckets {
-            buckets: page.entries.iter().map(|bucket| status(bucket, now)).collect(),
-            next: page.next.map(|next| escape(&next)),
-        })
-        .into_response(),
-        Err(error) => unavailable(error),
-    }
+    let (buckets, next) = engine.list(&prefix, after, limit).await.map_err(unavailable)?;
+    let buckets = buckets.iter().map(|bucket| status(bucket, now)).collect();
+    Ok(Json(Buckets { buckets, next: next.map(|next| escape(&next)) }))
 }
 
-async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> Response {
-    let key = match unescape(&query.key) {
-        Ok(key) => key,
-        Err(error) => return invalid("key", &error),
-    };
+async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> Answer<Buckets> {
+    let key = key("key", unescape(&query.key))?;
     let now = engine.now();
-    match engine.get(now.ms, &key).await {
-        Ok(buckets) if buckets.is_empty() => unknown(&query.key),
-        Ok(buckets) => {
-            let buckets = buckets.iter().map(|bucket| status(bucket, now)).collect();
-            Json(Buckets { buckets, next: None }).into_response()
-        }
-        Err(error) => unavailable(error),
+    let buckets = engine.get(&key).await.map_err(unavailable)?;
+    if buckets.is_empty() {
+        return Err(unknown(&query.key));
     }
+    Ok(Json(Buckets { buckets: buckets.iter().map(|bucket| status(bucket, now)).collect(), next: None }))
 }
 
-async fn top(State(engine): State<Engine>, Params(query): Params<TopQuery>) -> Response {
-    let limit = query.limit.unwrap_or(TOP_DEFAULT);
-    if !(1..=TOP_MAX).contains(&limit) {
-        return error_response(StatusCode::BAD_REQUEST, format_args!("limit: give 1 to {TOP_MAX}"));
-    }
+async fn top(State(engine): State<Engine>, Params(query): Params<TopQuery>) -> Answer<Top> {
+    let limit = limit(query.limit, TOP_DEFAULT, TOP_MAX)?;
     // It looks at every bucket in memory, which takes a while for millions.
-    let (asked, refused) = match tokio::task::spawn_blocking(move || engine.top(limit)).await {
-        Ok(top) => top,
-        Err(error) => return error_response(StatusCode::INTERNAL_SERVER_ERROR, error),
-    };
-    let keys = |entries: &[TopEntry], count: fn(&TopEntry) -> u64| {
-        let keys = entries.iter().map(|entry| TopKey { key: escape(&entry.key), count: count(entry) });
-        keys.filter(|key| key.count > 0).collect()
-    };
-    Json(Top { asked: keys(&asked, |entry| entry.asked), refused: keys(&refused, |entry| entry.refused) })
-        .into_response()
+    let top = tokio::task::spawn_blocking(move || engine.top(limit)).await;
+    let top = top.map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))?;
+    let [asked, refused] = top.map(|keys| {
+        keys.iter().map(|(key, count)| TopKey { key: escape(key), count: u64::from(*count) }).collect()
+    });
+    Ok(Json(Top { asked, refused }))
 }
 
 async fn reset(
     State(engine): State<Engine>,
     Extension(caller): Extension<Caller>,
     JsonBody(asked): JsonBody<Reset>,
-) -> Response {
-    let (text, is_prefix) = match &asked {
-        Reset::Key(key) => (key, false),
+) -> Result<Response, Response> {
+    let (what, text) = match &asked {
+        Reset::Key(key) => ("key", key),
         Reset::Prefix(prefix) if prefix.is_empty() => {
-            return error_response(StatusCode::BAD_REQUEST, "prefix: an empty one would reset every quota");
+            return Err(invalid("prefix: an empty one would reset every quota"));
         }
-        Reset::Prefix(prefix) => (prefix, true),
+        Reset::Prefix(prefix) => ("prefix", prefix),
     };
-    let bytes = match unescape(text) {
-        Ok(bytes) => bytes,
-        Err(error) => return invalid(if is_prefix { "prefix" } else { "key" }, &error),
-    };
-    let text = escape(&bytes);
+    let bytes = key(what, unescape(text))?;
+    let (text, is_prefix) = (escape(&bytes), what == "prefix");
     // Carried out to its end, even if the caller goes away.
     let carried_out = tokio::spawn(async move {
-        let done =
-            if is_prefix { reset_all(&engine, &bytes).await } else { reset_one(&engine, &bytes).await };
+        let done = async {
+            let keys = if is_prefix { keys(&engine, &bytes, &text).await? } else { vec![bytes] };
+            reset_all(&engine, &keys).await
+        };
+        let done = done.await;
+        let (by, role, from) = (&*caller.name, &caller.role, &caller.from);
         match &done {
             Ok(buckets) => tracing::warn!(
-                key = text, is_prefix, buckets, by = &*caller.name, role = %caller.role, from = %caller.from,
+                key = text, is_prefix, buckets, by, %role, %from,
                 "quotas reset by command: their buckets are full again"
             ),
-            Err(failed) => tracing::warn!(
-                key = text, is_prefix, by = &*caller.name, role = %caller.role, from = %caller.from,
-                error = failed.text(&text), "reset of quotas failed"
-            ),
+            Err((_, error)) => {
+                tracing::warn!(key = text, is_prefix, by, %role, %from, error, "reset of quotas failed");
+            }
         }
         match done {
             Ok(0) => unknown(&text),
             Ok(buckets) => Json(ResetDone { buckets }).into_response(),
-            Err(failed) => error_response(failed.status(), failed.text(&text)),
+            Err((status, error)) => error_response(status, error),
         }
     });
-    carried_out.await.unwrap_or_else(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
+    carried_out.await.map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
-/// The reason why a reset ended early.
-enum ResetFailed {
-    /// The store did not answer, after this many buckets.
-    Store(Unavailable, u64),
-    /// More keys begin with the prefix than one request may reset. Nothing was reset.
-    TooMany,
-}
+/// The status and the text of a reset that ended early.
+type ResetFailed = (StatusCode, String);
 
-impl ResetFailed {
-    const fn status(&self) -> StatusCode {
-        match self {
-            Self::Store(..) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TooMany => StatusCode::CONFLICT,
-        }
-    }
-
-    fn text(&self, key: &str) -> String {
-        match self {
-            Self::Store(error, buckets) => format!(
-                "{error}. {buckets} buckets are full again, and others may be once it does: repeat the command"
-            ),
-            Self::TooMany => format!(
-                "more than {RESET_KEYS_MAX} keys begin with `{key}`, and nothing was reset: give a longer beginning"
-            ),
-        }
-    }
-}
-
-async fn reset_one(engine: &Engine, key: &[u8]) -> Result<u64, ResetFailed> {
-    engine.reset(engine.now().ms, key).await.map_err(|error| ResetFailed::Store(error, 0))
-}
-
-async fn reset_all(engine: &Engine, prefix: &[u8]) -> Result<u64, ResetFailed> {
+/// Returns the keys that begin with a prefix, unless they are more than one request may reset.
+async fn keys(engine: &Engine, prefix: &[u8], text: &str) -> Result<Vec<Vec<u8>>, ResetFailed> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut after = None;
     loop {
-        let page = engine.list(engine.now().ms, prefix, after.as_deref(), PAGE_MAX).await;
-        let page = page.map_err(|error| ResetFailed::Store(error, 0))?;
-        keys.extend(page.entries.into_iter().map(|bucket| bucket.key));
+        let page = engine.list(prefix, after, PAGE_MAX).await;
+        let (buckets, next) = page.map_err(|error| incomplete(error, 0))?;
+        keys.extend(buckets.into_iter().map(|bucket| bucket.key));
         // A key has one bucket for each set of parameters, and they follow each other.
         keys.dedup();
         if keys.len() > RESET_KEYS_MAX {
-            return Err(ResetFailed::TooMany);
+            let error = format!(
+                "more than {RESET_KEYS_MAX} keys begin with `{text}`, and nothing was reset: give a longer beginning"
+            );
+            return Err((StatusCode::CONFLICT, error));
         }
-        after = page.next;
-        if after.is_none() {
-            break;
+        if next.is_none() {
+            return Ok(keys);
         }
+        after = next;
     }
+}
+
+async fn reset_all(engine: &Engine, keys: &[Vec<u8>]) -> Result<u64, ResetFailed> {
     let mut buckets = 0;
     for key in keys {
-        let done = engine.reset(engine.now().ms, &key).await;
-        buckets += done.map_err(|error| ResetFailed::Store(error, buckets))?;
+        let done = engine.reset(engine.now().ms, key).await;
+        buckets += done.map_err(|error| incomplete(error, buckets))?;
     }
     Ok(buckets)
 }
 
+fn incomplete(error: Unavailable, buckets: u64) -> ResetFailed {
+    let error = format!(
+        "{error}. {buckets} buckets are full again, and others may be once it does: repeat the command"
+    );
+    (StatusCode::SERVICE_UNAVAILABLE, error)
+}
+
 /// Returns a bucket as operators see it, with times by the wall clock.
-fn status(bucket: &BucketState, now: QuotaTime) -> BucketStatus {
-    let holds = match bucket.kind {
-        BucketKind::Tokens { rate, balance } => {
+fn status(bucket: &Bucket, now: QuotaTime) -> BucketStatus {
+    let holds = match (bucket.kind, bucket.state) {
+        (Kind::Tokens(rate), BucketState::Tokens(balance)) => {
+            let balance = balance.refilled(rate, now.ms);
             let is_full = balance.tokens >= rate.max();
             let unless_full = |time: Option<u64>| time.filter(|_| !is_full).map(|time| now.wall_of(time));
             Holds::Tokens {
@@ -239,15 +200,26 @@ fn status(bucket: &BucketState, now: QuotaTime) -> BucketStatus {
                 full_at_ms: unless_full(balance.holds_at_ms(rate, rate.max())),
             }
         }
-        BucketKind::Throttle { gcra } => {
+        (_, BucketState::Throttle(gcra)) => {
             Holds::Throttle { at_rest_ms: now.wall_of(gcra.arrival_ns / 1_000_000) }
         }
+        // No throttle has tokens.
+        (Kind::Throttle, BucketState::Tokens(_)) => Holds::Throttle { at_rest_ms: 0 },
     };
     BucketStatus { key: escape(&bucket.key), holds }
 }
 
-fn invalid(parameter: &str, error: &InvalidKey) -> Response {
-    error_response(StatusCode::BAD_REQUEST, format_args!("{parameter}: {error}"))
+fn key(parameter: &str, key: Result<Vec<u8>, InvalidKey>) -> Result<Vec<u8>, Response> {
+    key.map_err(|error| invalid(format!("{parameter}: {error}")))
+}
+
+fn limit(limit: Option<usize>, default: usize, max: usize) -> Result<usize, Response> {
+    let limit = limit.unwrap_or(default);
+    if (1..=max).contains(&limit) { Ok(limit) } else { Err(invalid(format!("limit: give 1 to {max}"))) }
+}
+
+fn invalid(text: impl std::fmt::Display) -> Response {
+    error_response(StatusCode::BAD_REQUEST, text)
 }
 
 fn unknown(key: &str) -> Response {

@@ -1,5 +1,7 @@
 //! `/status`: the state of a quota server at one moment, as one JSON document.
 
+use std::sync::atomic::Ordering;
+
 use plimsoll_admin::security::SecurityStatus;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +50,7 @@ impl Status {
             disk_bytes: stats.disk_bytes,
             waiting: stats.waiting,
             store_errors: stats.store_errors,
-            connections: sources.resp.open(),
+            connections: sources.resp.open.load(Ordering::Relaxed),
             security: sources.security.status(),
         }
     }

@@ -1,6 +1,7 @@
 //! The callers that each route of a quota server answers, as a complete table.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll_admin::access::matrix;
 use plimsoll_admin::security::Opened;
@@ -8,7 +9,6 @@ use plimsoll_admin::security::Opened;
 use super::{Ports, Sources, routes};
 use crate::args::Durability;
 use crate::engine::{Engine, Settings};
-use crate::resp::Counters;
 
 /// The columns: no token, an unknown one, viewer, operator, admin, no token where loopback is open, no token and viewer
 /// where metrics need one. A status other than 401 and 403 is that of an accepted request.
@@ -30,7 +30,7 @@ fn sources(directory: &Path) -> Sources {
     Sources {
         engine: Engine::open(&settings).unwrap(),
         ports: Ports::new(),
-        resp: Counters::default(),
+        resp: Arc::default(),
         security: Opened::default(),
         durability,
     }

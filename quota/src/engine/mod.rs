@@ -17,12 +17,9 @@ mod take;
 #[cfg(test)]
 mod tests;
 
-pub use crate::store::OpenError;
-pub use commits::WAITING_MAX;
-pub use operator::{BucketKind, BucketState, PAGE_MAX, Page, TOP_MAX, TopEntry};
-pub use reader::{READ_BUCKETS_MAX, READS_MAX};
-pub use running::STORE_DEADLINE;
-pub use stats::{LATENCY_BOUNDS, Latency, Stats};
+pub(crate) use crate::store::OpenError;
+pub(crate) use operator::Bucket;
+pub(crate) use stats::{LATENCY_BOUNDS, Latency, Stats};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,7 +33,6 @@ use crate::args::Durability;
 use crate::clock::Clock;
 use crate::store::{DatabaseStore, Store, caught};
 use commits::Committer;
-use reader::{Readers, read_all};
 use shared::Shared;
 
 /// The time between two removals of the rows of full buckets.
@@ -48,21 +44,19 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 
 /// The settings of an engine.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The directory of the store, created if absent.
-    pub data: PathBuf,
+    pub(crate) data: PathBuf,
     /// When a debit is on disk.
-    pub durability: Durability,
+    pub(crate) durability: Durability,
     /// The bytes of the buckets in memory and of the memory of the database, at most.
-    pub cache_bytes: u64,
+    pub(crate) cache_bytes: u64,
 }
 
 /// The buckets of one server. Clones share them. Without [`Engine::close`] the end of the last clone saves nothing.
 #[derive(Clone, Debug)]
-pub struct Engine {
+pub(crate) struct Engine {
     shared: Arc<Shared>,
-    // Before the threads: readers end with the last sender.
-    readers: Readers,
     _threads: Arc<Threads>,
 }
 
@@ -91,7 +85,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the directory cannot be used.
-    pub fn open(settings: &Settings) -> Result<Self, OpenError> {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, OpenError> {
         let clock = Arc::new(AtomicU64::new(0));
         let sizes = sizes::database(settings.cache_bytes);
         let (store, number) = DatabaseStore::open(&settings.data, clock.clone(), sizes)?;
@@ -107,7 +101,6 @@ impl Engine {
     ) -> Result<Self, OpenError> {
         let time = Clock::open(&settings.data)?;
         let shared = Arc::new(Shared::new(settings, store, (clock, time), number));
-        let (readers, queues) = Readers::new();
         let mut threads = Threads { shared: shared.clone(), threads: Vec::new() };
         let spawned = |name: &str, run: Box<dyn FnOnce() + Send>| {
             let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
@@ -123,20 +116,16 @@ impl Engine {
         threads.threads.push(settler);
         let sweeps = shared.clone();
         threads.threads.push(spawned("quota-sweep", Box::new(move || sweep(&sweeps)))?);
-        for queue in queues {
-            let reads = shared.clone();
-            threads.threads.push(spawned("quota-read", Box::new(move || read_all(&reads, &queue)))?);
-        }
-        Ok(Self { shared, readers, _threads: Arc::new(threads) })
+        Ok(Self { shared, _threads: Arc::new(threads) })
     }
 
     /// Returns the time of the server's clock.
-    pub fn now(&self) -> QuotaTime {
+    pub(crate) fn now(&self) -> QuotaTime {
         self.shared.time.now()
     }
 
     /// Returns the figures for metrics.
-    pub fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let shared = &self.shared;
         let (mut buckets, mut cache_bytes) = (0, 0);
         for shard in 0..shared.shards.len() {
@@ -158,7 +147,7 @@ impl Engine {
     }
 
     /// Returns true while the store is open and its last commit neither failed nor hangs.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         let progress = &self.shared.progress;
         let late = self.shared.unsaved_max().map(|max| max + running::LATE_MAX);
         !progress.is_failed() && late.is_none_or(|late| progress.unsaved().is_none_or(|age| age <= late))

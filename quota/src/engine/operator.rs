@@ -1,119 +1,77 @@
 //! The buckets as operators see them: one key, pages in the order of the keys, the busiest, and back to full.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_core::quota::{Balance, Gcra, QuotaRate};
 use tokio::time::Instant;
 
 use super::Engine;
-use super::reader::Loaded;
-use super::shared::Moment;
+use super::shared::{Moment, Shared};
 use crate::operation::Unavailable;
-use crate::store::{Kind, Row, RowKey, State, Store, StoreError};
+use crate::store::{Kind, Row, RowKey, State};
 
 /// The buckets of one page, at most.
-pub const PAGE_MAX: usize = 1_000;
-/// The entries of [`Engine::top`](super::Engine::top), at most.
-pub const TOP_MAX: usize = 1_000;
+pub(super) const PAGE_MAX: usize = 1_000;
 
 /// The time for which an operator waits for the store.
 const OPERATOR_DEADLINE: Duration = Duration::from_secs(5);
 
-/// One bucket and its state.
+const UNLISTED: &str = "buckets cannot be listed";
+
+/// One bucket and its state at its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BucketState {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The kind of the bucket.
-    pub kind: BucketKind,
+pub(crate) struct Bucket {
+    pub(crate) key: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) state: State,
 }
 
-/// The kind of a bucket, with its state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BucketKind {
-    /// A token bucket.
-    Tokens {
-        /// The parameters.
-        rate: QuotaRate,
-        /// The balance, refilled up to the time of the question by the server's clock.
-        balance: Balance,
-    },
-    /// The state of `CL.THROTTLE`.
-    Throttle {
-        /// The state; its time is that of the server's clock in nanoseconds.
-        gcra: Gcra,
-    },
-}
-
-/// Some buckets, in the order of their keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The buckets.
-    pub entries: Vec<BucketState>,
-    /// The place to go on from, opaque; `None` after the last bucket.
-    pub next: Option<Vec<u8>>,
-}
-
-/// A busy bucket.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopEntry {
-    /// The key.
-    pub key: Vec<u8>,
-    /// The parameters of a token bucket; `None` for a throttle.
-    pub rate: Option<QuotaRate>,
-    /// The operations on it, in a count that halves each minute.
-    pub asked: u64,
-    /// Those that were refused, in a count that halves each minute.
-    pub refused: u64,
-}
+/// Some rows, and the place to go on from; `None` after the last one.
+type Page<T> = (Vec<T>, Option<Vec<u8>>);
 
 impl Engine {
-    /// Returns all buckets of one key, at most [`PAGE_MAX`].
+    /// Returns all buckets of one key, at most twice [`PAGE_MAX`].
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn get(&self, now_ms: u64, key: &[u8]) -> Result<Vec<BucketState>, Unavailable> {
+    pub(crate) async fn get(&self, key: &[u8]) -> Result<Vec<Bucket>, Unavailable> {
         let deadline = Instant::now() + OPERATOR_DEADLINE;
         self.settle(deadline).await?;
         let (rows, _) = self.rows_of(key, None, deadline).await?;
-        Ok(rows.iter().filter_map(|(row_key, row)| self.bucket(now_ms, row_key, row)).collect())
+        Ok(self.buckets(&rows))
     }
 
     /// Returns a page of the buckets whose keys begin with `prefix`, after the place where an earlier page ended.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn list(
+    pub(crate) async fn list(
         &self,
-        now_ms: u64,
         prefix: &[u8],
-        after: Option<&[u8]>,
+        after: Option<Vec<u8>>,
         limit: usize,
-    ) -> Result<Page, Unavailable> {
+    ) -> Result<Page<Bucket>, Unavailable> {
         let limit = limit.clamp(1, PAGE_MAX);
         let deadline = Instant::now() + OPERATOR_DEADLINE;
         self.settle(deadline).await?;
-        let (prefix, after) = (prefix.to_vec(), after.map(<[u8]>::to_vec));
-        let rows = self.blocking(deadline, move |store| store.scan(&prefix, after.as_deref(), limit)).await?;
-        let next = rows.last().filter(|_| rows.len() == limit).map(|(row_key, _)| row_key.to_vec());
-        let entries = rows.iter().filter_map(|(row_key, row)| self.bucket(now_ms, row_key, row)).collect();
-        Ok(Page { entries, next })
+        let prefix = prefix.to_vec();
+        let scan = move |shared: &Shared| page(shared, &prefix, after.as_deref(), limit);
+        let (rows, next) = self.blocking(deadline, UNLISTED, scan).await?;
+        Ok((self.buckets(&rows), next))
     }
 
     /// Makes all buckets of one key full again, and returns their number. It is on disk when this returns.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn reset(&self, now_ms: u64, key: &[u8]) -> Result<u64, Unavailable> {
+    pub(crate) async fn reset(&self, now_ms: u64, key: &[u8]) -> Result<u64, Unavailable> {
         let deadline = Instant::now() + OPERATOR_DEADLINE;
         self.settle(deadline).await?;
-        let mut moment = Moment::new(now_ms);
         let (mut count, mut after) = (0, None);
         loop {
             let (rows, next) = self.rows_of(key, after, deadline).await?;
             for (row_key, _) in &rows {
-                self.reset_row(row_key, &mut moment, deadline).await?;
+                self.reset_row(row_key, now_ms, deadline).await?;
             }
             count += rows.len() as u64;
             after = next;
@@ -126,52 +84,56 @@ impl Engine {
     }
 
     /// Makes a bucket full.
-    async fn reset_row(
-        &self,
-        row_key: &RowKey,
-        moment: &mut Moment,
-        deadline: Instant,
-    ) -> Result<(), Unavailable> {
-        while !self.reset_in_memory(row_key, moment) {
-            let place = self.shared.place(row_key.clone());
-            match self.readers.load(vec![place], deadline).await? {
-                Loaded::All => {}
-                Loaded::Failed => return Err(Unavailable::Store),
-                Loaded::Full => self.settle(deadline).await?,
+    async fn reset_row(&self, row_key: &RowKey, now_ms: u64, deadline: Instant) -> Result<(), Unavailable> {
+        let place = self.shared.place(row_key.clone());
+        while Instant::now() < deadline {
+            {
+                let mut shard = self.shared.lock(place.shard);
+                if let Some(slot) = shard.find(&place)
+                    && let Some(entry) = shard.entry_mut(slot)
+                {
+                    entry.set(None, now_ms, now_ms);
+                    let mut moment = Moment::new(now_ms);
+                    moment.note_commit(shard.set_changed(slot));
+                    self.shared.note(&moment);
+                    return Ok(());
+                }
             }
-            if Instant::now() >= deadline {
-                return Err(Unavailable::Busy);
+            if !self.read(vec![place.clone()], deadline).await? {
+                self.settle(deadline).await?;
             }
         }
-        Ok(())
+        Err(Unavailable::Busy)
     }
 
-    /// Returns the keys that were asked most, and those that were refused most, at most `n` of either. They are among the
-    /// buckets in memory, which hold those that are used.
-    pub fn top(&self, n: usize) -> (Vec<TopEntry>, Vec<TopEntry>) {
-        let now_ms = self.shared.clock.load(std::sync::atomic::Ordering::Relaxed);
-        let minute = Moment::new(now_ms).minute;
-        let n = n.min(TOP_MAX);
-        let (mut asked, mut refused) = (Vec::new(), Vec::new());
+    /// Returns the keys that were asked most, and those that were refused most, at most `n` of either, with counts that halve
+    /// each minute. They are among the buckets in memory, which hold those that are used.
+    pub(crate) fn top(&self, n: usize) -> [Vec<(Vec<u8>, u32)>; 2] {
+        let minute = Moment::new(self.shared.clock.load(Ordering::Relaxed)).minute;
+        let mut tops: [Vec<(u32, Box<[u8]>)>; 2] = Default::default();
         for shard in 0..self.shared.shards.len() {
             let shard = self.shared.lock(shard);
             for entry in shard.entries() {
-                let counts = entry.counts(minute);
-                asked.extend((counts.0 > 0).then(|| (counts.0, counts, entry.key.clone())));
-                refused.extend((counts.1 > 0).then(|| (counts.1, counts, entry.key.clone())));
+                let (asked, refused) = entry.counts(minute);
+                for (top, count) in tops.iter_mut().zip([asked, refused]) {
+                    top.extend((count > 0).then(|| (count, entry.key.clone())));
+                }
             }
-            keep_top(&mut asked, n);
-            keep_top(&mut refused, n);
+            drop(shard);
+            for top in &mut tops {
+                top.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+                top.truncate(n);
+            }
         }
-        let entries = |top: Vec<Counted>| top.into_iter().filter_map(top_entry).collect();
-        (entries(asked), entries(refused))
+        let named = |(count, row_key): (u32, Box<[u8]>)| Some((Kind::parse(&row_key)?.0.to_vec(), count));
+        tops.map(|top| top.into_iter().filter_map(named).collect())
     }
 
     /// Saves all balances.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn close(&self) -> Result<(), Unavailable> {
+    pub(crate) async fn close(&self) -> Result<(), Unavailable> {
         self.save(Instant::now() + OPERATOR_DEADLINE).await?;
         Ok(())
     }
@@ -190,94 +152,54 @@ impl Engine {
         self.shared.settling.wait(number, deadline).await
     }
 
-    /// Returns rows of one key, at most twice [`PAGE_MAX`], and the place to go on from. Rows of other keys lie between them: keys
-    /// are any bytes.
+    /// Returns rows of one key, at most twice [`PAGE_MAX`]. Rows of other keys lie between them: keys are any bytes.
     async fn rows_of(
         &self,
         key: &[u8],
-        after: Option<Vec<u8>>,
+        mut after: Option<Vec<u8>>,
         deadline: Instant,
-    ) -> Result<(Vec<(RowKey, Row)>, Option<Vec<u8>>), Unavailable> {
-        let (key, prefix, until) = (key.to_vec(), Kind::prefix(key), deadline.into_std());
-        let scan = move |store: &dyn Store| {
-            let (mut found, mut after) = (Vec::new(), after);
+    ) -> Result<Page<(RowKey, Row)>, Unavailable> {
+        let (key, prefix) = (key.to_vec(), Kind::prefix(key));
+        let scan = move |shared: &Shared| {
+            let mut found = Vec::new();
             loop {
-                let rows = store.scan(&prefix, after.as_deref(), PAGE_MAX)?;
-                after = rows.last().filter(|_| rows.len() == PAGE_MAX).map(|(row_key, _)| row_key.to_vec());
-                found.extend(
-                    rows.into_iter().filter(|(row_key, _)| {
-                        Kind::parse(row_key).is_some_and(|(of, _)| of == key.as_slice())
-                    }),
-                );
+                let (rows, next) = page(shared, &prefix, after.as_deref(), PAGE_MAX)?;
+                let is_of_key = |(row_key, _): &(RowKey, Row)| {
+                    Kind::parse(row_key).is_some_and(|(of, _)| of == key.as_slice())
+                };
+                found.extend(rows.into_iter().filter(is_of_key));
+                after = next;
                 // Nobody waits after the deadline.
-                if found.len() >= PAGE_MAX || after.is_none() || std::time::Instant::now() >= until {
+                if found.len() >= PAGE_MAX || after.is_none() || Instant::now() >= deadline {
                     return Ok((found, after));
                 }
             }
         };
-        self.blocking(deadline, scan).await
+        self.blocking(deadline, UNLISTED, scan).await
     }
 
-    /// Asks the store on a thread that may block.
-    async fn blocking<T: Send + 'static>(
-        &self,
-        deadline: Instant,
-        ask: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, Unavailable> {
-        let shared = Arc::clone(&self.shared);
-        let asked = tokio::task::spawn_blocking(move || {
-            ask(&*shared.store).inspect_err(|error| {
-                shared.counters.failed();
-                tracing::error!(%error, "buckets cannot be listed");
-            })
-        });
-        let asked = tokio::time::timeout_at(deadline, asked).await;
-        asked.ok().and_then(Result::ok).and_then(Result::ok).ok_or(Unavailable::Store)
-    }
-
-    /// Returns the state of a bucket: that in memory, if it is there.
-    fn bucket(&self, now_ms: u64, row_key: &RowKey, row: &Row) -> Option<BucketState> {
-        let (key, kind) = Kind::parse(row_key)?;
-        let place = self.shared.place(row_key.clone());
-        let shard = self.shared.lock(place.shard);
-        let entry = shard.find(place.hash, row_key).and_then(|slot| shard.entry(slot));
-        let kind = match (kind, entry.map_or(Some(row.state), |entry| entry.state)?) {
-            (Kind::Tokens(rate), State::Tokens(balance)) => {
-                BucketKind::Tokens { rate, balance: balance.refilled(rate, now_ms) }
-            }
-            (Kind::Throttle, State::Throttle(gcra)) => BucketKind::Throttle { gcra },
-            _ => return None,
+    /// Returns buckets with their states in memory, if they are there. One that is full by then is none.
+    fn buckets(&self, rows: &[(RowKey, Row)]) -> Vec<Bucket> {
+        let bucket = |(row_key, row): &(RowKey, Row)| {
+            let (key, kind) = Kind::parse(row_key)?;
+            let place = self.shared.place(row_key.clone());
+            let shard = self.shared.lock(place.shard);
+            let entry = shard.find(&place).and_then(|slot| shard.entry(slot));
+            let state = entry.map_or(Some(row.state), |entry| entry.state)?;
+            Some(Bucket { key: key.to_vec(), kind, state })
         };
-        Some(BucketState { key: key.to_vec(), kind })
-    }
-
-    /// Makes a bucket full. Returns false if it is not in memory.
-    fn reset_in_memory(&self, row_key: &RowKey, moment: &mut Moment) -> bool {
-        let place = self.shared.place(row_key.clone());
-        let mut shard = self.shared.lock(place.shard);
-        let Some(slot) = shard.find(place.hash, row_key) else { return false };
-        if let Some(entry) = shard.entry_mut(slot) {
-            entry.set(None, moment.now_ms, moment.now_ms);
-        }
-        moment.note_commit(shard.set_changed(slot));
-        self.shared.note(moment);
-        true
+        rows.iter().filter_map(bucket).collect()
     }
 }
 
-/// A count to sort by, both counts, and the key in the store.
-type Counted = (u32, (u32, u32), Box<[u8]>);
-
-fn keep_top(top: &mut Vec<Counted>, n: usize) {
-    top.sort_unstable_by(|a, b| b.0.cmp(&a.0).then_with(|| a.2.cmp(&b.2)));
-    top.truncate(n);
-}
-
-fn top_entry((_, (asked, refused), row_key): Counted) -> Option<TopEntry> {
-    let (key, kind) = Kind::parse(&row_key)?;
-    let rate = match kind {
-        Kind::Tokens(rate) => Some(rate),
-        Kind::Throttle => None,
-    };
-    Some(TopEntry { key: key.to_vec(), rate, asked: asked.into(), refused: refused.into() })
+/// Returns rows of the store in order whose keys begin with `prefix` and are above `after`.
+fn page(
+    shared: &Shared,
+    prefix: &[u8],
+    after: Option<&[u8]>,
+    limit: usize,
+) -> Result<Page<(RowKey, Row)>, crate::store::StoreError> {
+    let rows = shared.store.scan(prefix, after, limit)?;
+    let next = rows.last().filter(|_| rows.len() == limit).map(|(row_key, _)| row_key.to_vec());
+    Ok((rows, next))
 }

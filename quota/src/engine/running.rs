@@ -7,14 +7,12 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep};
 
 use super::Engine;
-use super::reader::Loaded;
 use super::shared::{Moment, Place};
 use crate::args::Durability;
 use crate::operation::{Answer, Operation, Unavailable};
-use crate::store::Kind;
 
 /// The time for which operations wait for the store.
-pub const STORE_DEADLINE: Duration = Duration::from_millis(250);
+const STORE_DEADLINE: Duration = Duration::from_millis(250);
 /// The time by which unsaved debits may be too old before operations are refused without a wait: the disk hangs, and is not
 /// only slow.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(200);
@@ -35,7 +33,7 @@ impl Deadline {
 impl Engine {
     /// Runs operations in order at `now_ms`, the time of [`Engine::now`], and appends their answers.
     /// Completes at once where all buckets are in memory and no debit must be on disk first.
-    pub async fn run(
+    pub(crate) async fn run(
         &self,
         now_ms: u64,
         operations: &[Operation<'_>],
@@ -131,27 +129,9 @@ impl Engine {
 
     /// Returns the places of the buckets that are not in memory.
     fn missing(&self, operations: &[Operation<'_>]) -> Vec<Place> {
-        let mut places = Vec::new();
-        let mut add = |kind: Kind, key: &[u8]| {
-            let place = self.shared.place(kind.row_key(key));
-            if self.shared.lock(place.shard).find(place.hash, &place.key).is_none() {
-                places.push(place);
-            }
-        };
-        for operation in operations {
-            match operation {
-                Operation::Reduce { bucket, .. }
-                | Operation::Sessionize { bucket, .. }
-                | Operation::Give { bucket, .. } => add(Kind::Tokens(bucket.rate), bucket.key),
-                Operation::Throttle { key, .. } => add(Kind::Throttle, key),
-                Operation::Take(demands) => {
-                    for demand in demands {
-                        add(Kind::Tokens(demand.bucket.rate), demand.bucket.key);
-                    }
-                }
-            }
-        }
-        places
+        let buckets = operations.iter().flat_map(Operation::buckets);
+        let places = buckets.map(|(key, kind)| self.shared.place(kind.row_key(key)));
+        places.filter(|place| self.shared.lock(place.shard).find(place).is_none()).collect()
     }
 
     /// Reads buckets into memory. Where there is no room, some are saved, so that they can be evicted.
@@ -161,19 +141,14 @@ impl Engine {
             return Err(Unavailable::Store);
         }
         let _waiting = shared.progress.enter()?;
-        loop {
-            match self.readers.load(places.clone(), deadline.get()).await? {
-                Loaded::All => return Ok(()),
-                Loaded::Failed => return Err(Unavailable::Store),
-                Loaded::Full => {
-                    shared.want_commit();
-                    shared.settling.want_room();
-                }
-            }
+        while !self.read(places.clone(), deadline.get()).await? {
+            shared.want_commit();
+            shared.settling.want_room();
             if deadline.get() <= Instant::now() + ROOM_DELAY {
                 return Err(Unavailable::Busy);
             }
             sleep(ROOM_DELAY).await;
         }
+        Ok(())
     }
 }

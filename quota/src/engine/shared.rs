@@ -7,9 +7,11 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
+use tokio::sync::Semaphore;
 
-use super::apply::{Single, apply};
+use super::apply::apply;
 use super::commits::{Progress, Settling};
+use super::reader::{READ_BUCKETS_MAX, READERS};
 use super::shard::{Saved, Shard};
 use super::stats::Counters;
 use super::{Settings, sizes};
@@ -33,6 +35,9 @@ pub(super) struct Shared {
     /// The quota time of the last operations, which never goes back.
     pub(super) clock: Arc<AtomicU64>,
     pub(super) time: Clock,
+    /// The runs that may read at the same time, and the buckets that may wait for it.
+    pub(super) readers: Arc<Semaphore>,
+    pub(super) read_buckets: Arc<Semaphore>,
     hasher: RandomState,
     /// True if a commit is wanted before its time.
     pub(super) is_wanted: AtomicBool,
@@ -88,6 +93,8 @@ impl Shared {
             disk_bytes: AtomicU64::new(0),
             clock,
             time,
+            readers: Arc::new(Semaphore::new(READERS)),
+            read_buckets: Arc::new(Semaphore::new(READ_BUCKETS_MAX)),
             hasher: RandomState::default(),
             is_wanted: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
@@ -114,15 +121,15 @@ impl Shared {
         if let Operation::Take(demands) = operation {
             return self.take(demands, moment).map(Answer::Taken);
         }
-        let single = Single::new(operation, moment.now_ms)?;
-        let place = self.place(single.kind.row_key(single.key));
+        let (key, kind) = operation.buckets().next()?;
+        let place = self.place(kind.row_key(key));
         let mut shard = self.lock(place.shard);
-        let slot = shard.find(place.hash, &place.key)?;
+        let slot = shard.find(&place)?;
         let entry = shard.entry_mut(slot)?;
-        let applied = apply(entry.state, single.act, single.at_ms);
+        let applied = apply(operation, entry.state, moment.now_ms)?;
         entry.count(moment.minute, applied.is_refused);
         if applied.state.is_some() {
-            entry.set(applied.state, single.at_ms, moment.now_ms);
+            entry.set(applied.state, applied.at_ms, moment.now_ms);
             moment.note_commit(shard.set_changed(slot));
             self.note(moment);
         }

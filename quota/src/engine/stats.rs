@@ -5,57 +5,57 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The upper bounds of a [`Latency`] in seconds.
-pub const LATENCY_BOUNDS: [f64; 17] = [
+pub(crate) const LATENCY_BOUNDS: [f64; 17] = [
     0.000_05, 0.000_1, 0.000_15, 0.000_2, 0.000_3, 0.000_5, 0.000_7, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05,
     0.1, 0.5, 1.0, 5.0,
 ];
 
 /// The figures of an engine.
 #[derive(Clone, Debug, Default)]
-pub struct Stats {
+pub(crate) struct Stats {
     /// The buckets in memory.
-    pub buckets: u64,
+    pub(crate) buckets: u64,
     /// The bytes of the buckets in memory.
-    pub cache_bytes: u64,
+    pub(crate) cache_bytes: u64,
     /// The bytes of the buckets in memory, at most.
-    pub cache_bytes_max: u64,
+    pub(crate) cache_bytes_max: u64,
     /// Look-ups that found the bucket in memory.
-    pub hits: u64,
+    pub(crate) hits: u64,
     /// Look-ups that asked the store.
-    pub misses: u64,
+    pub(crate) misses: u64,
     /// Commits that are on disk.
-    pub commits: u64,
+    pub(crate) commits: u64,
     /// The buckets that these saved.
-    pub saved: u64,
+    pub(crate) saved: u64,
     /// The time of a commit from its beginning until it is on disk.
-    pub commit: Latency,
+    pub(crate) commit: Latency,
     /// The part of it that is the synchronisation of the journal.
-    pub sync: Latency,
+    pub(crate) sync: Latency,
     /// Operations that wait for the store.
-    pub waiting: u64,
+    pub(crate) waiting: u64,
     /// Reads, writes and synchronisations that failed.
-    pub store_errors: u64,
+    pub(crate) store_errors: u64,
     /// Operations that were answered [`Unavailable`](crate::operation::Unavailable).
-    pub unavailable: u64,
+    pub(crate) unavailable: u64,
     /// The time since the last commit that is on disk.
-    pub since_commit: Option<Duration>,
+    pub(crate) since_commit: Option<Duration>,
     /// The age of the oldest debit that is not on disk.
-    pub unsaved: Option<Duration>,
+    pub(crate) unsaved: Option<Duration>,
     /// The bytes of the store on disk.
-    pub disk_bytes: u64,
+    pub(crate) disk_bytes: u64,
     /// Steps of the wall clock.
-    pub clock_steps: u64,
+    pub(crate) clock_steps: u64,
     /// 1 if the server began after more than an hour that only the wall clock told.
-    pub clock_unsure: u64,
+    pub(crate) clock_unsure: u64,
 }
 
 /// A histogram of times.
 #[derive(Clone, Debug, Default)]
-pub struct Latency {
+pub(crate) struct Latency {
     /// The observations up to each of [`LATENCY_BOUNDS`] and above the bound before, and then those above all.
-    pub counts: [u64; LATENCY_BOUNDS.len() + 1],
+    pub(crate) counts: [u64; LATENCY_BOUNDS.len() + 1],
     /// The sum of all observations in seconds.
-    pub sum: f64,
+    pub(crate) sum: f64,
 }
 
 impl Latency {

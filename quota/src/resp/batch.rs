@@ -2,22 +2,21 @@
 //! no bucket, in their order.
 
 use bytes::BytesMut;
-use plimsoll_admin::access::{Accepted, Access, QuotaRight};
+use plimsoll_admin::access::{Access, QuotaRight};
 use plimsoll_core::quota::QuotaTime;
 
-use super::catalog;
-use super::commands::{self, Asked, Entry, Fault, Kind, Least, Verb};
+use super::commands::{self, ENTRIES, Entry, Fault, Kind};
 use super::counters::{Counted, Outcome, Tally};
 use super::input::{self, Arguments};
 use super::reply::{Reply, write_answer};
-use super::session::Session;
+use super::session::{NO_AUTH, Session};
 use crate::leases::Leases;
 use crate::operation::{Answer, Operation, Unavailable};
 
 /// The commands of one batch, at most; further ones begin the next.
-pub const COMMANDS_PER_BATCH_MAX: usize = 1_024;
+pub(super) const COMMANDS_PER_BATCH_MAX: usize = 1_024;
 /// The bytes of replies that end a batch.
-pub const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
+pub(super) const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
 /// The key by which the client library asks at its start whether the store answers, whatever keys its token is for.
 const PROBE_KEY: &[u8] = b"{default}:plimsoll-start";
 /// The bytes of a foreign command that an error repeats.
@@ -51,21 +50,21 @@ pub(super) struct Batch<'a> {
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// The next answer of the engine.
-    Answer { counted: Counted, least: Least },
+    Answer(Counted),
     /// The next bytes of what was said.
-    Said { bytes: usize },
+    Said(usize),
 }
 
 /// The reason why a batch ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
-    /// No further command is whole.
+    /// The next command is incomplete.
     #[default]
     Read,
     /// The batch is full, and more may follow.
     Full,
-    /// The client asks for figures of the server, of these sections, after the replies of the batch.
-    Info(Vec<String>),
+    /// The client asks for figures of the server, after the replies of the batch.
+    Info,
     /// The connection closes after the replies.
     Close,
 }
@@ -86,7 +85,7 @@ impl<'a> Batch<'a> {
                 }
                 Ok(None) => return batch,
                 Err(malformed) => {
-                    batch.fail(session, format!("ERR {malformed}"));
+                    batch.say(Err(format!("ERR {malformed}")), session);
                     batch.end = End::Close;
                 }
             }
@@ -101,37 +100,30 @@ impl<'a> Batch<'a> {
 
     /// Adds one command.
     fn follow(&mut self, name: &[u8], arguments: &[&'a [u8]], session: &mut Session, rules: Rules<'_>) {
-        let Some(entry) = commands::entry(name) else {
-            let text =
-                if session.is_trusted() { Ok(unknown(name, arguments)) } else { Err(Session::refusal()) };
-            return match text {
-                Ok(text) => self.fail(session, text),
-                Err(refusal) => self.say(refusal, Outcome::Error, session),
-            };
-        };
-        let may_be_anonymous = matches!(entry.kind, Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset);
-        if !may_be_anonymous && !session.is_trusted() {
-            return self.say(Session::refusal(), Outcome::Error, session);
+        let entry = commands::find(name);
+        let is_for_all =
+            |entry: &Entry| matches!(entry.kind, Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset);
+        if !session.is_trusted() && !entry.is_some_and(is_for_all) {
+            return self.say(Err(NO_AUTH.to_owned()), session);
         }
-        if !entry.takes(1 + arguments.len()) {
-            return self.fail(session, format!("ERR {}", Fault::Count(entry.name)));
-        }
-        match ask(entry, arguments) {
-            Some(Ok(asked)) => {
-                let Asked { mut operation, counted, least } = asked;
-                let admitted = admit(entry, &operation, session, rules).and_then(|()| {
-                    at_quota_time(&mut operation, rules).map_err(|fault| format!("ERR {fault}"))
-                });
-                match admitted {
-                    Ok(()) => {
-                        self.operations.push(operation);
-                        self.steps.push(Step::Answer { counted, least });
-                    }
-                    Err(text) => self.fail(session, text),
-                }
+        let Some(entry) = entry else { return self.say(Err(unknown(name, arguments)), session) };
+        match operation(entry, arguments, session, rules) {
+            Ok(Some(operation)) => {
+                self.operations.push(operation);
+                self.steps.push(Step::Answer(entry.kind.counted()));
             }
-            Some(Err(fault)) => self.fail(session, format!("ERR {fault}")),
-            None => self.answer(entry, arguments, session, rules.access),
+            Ok(None) if entry.kind == Kind::Info => {
+                self.end = End::Info;
+                self.tally.add(Counted::Other, Outcome::Granted);
+            }
+            Ok(None) => {
+                let reply = reply(entry.kind, arguments, session, rules.access);
+                if entry.kind == Kind::Quit || session.is_guessing {
+                    self.end = End::Close;
+                }
+                self.say(reply, session);
+            }
+            Err(text) => self.say(Err(text), session),
         }
     }
 
@@ -142,7 +134,7 @@ impl<'a> Batch<'a> {
         session: &Session,
         leases: &Leases,
     ) {
-        let Some(accepted) = session.accepted() else { return };
+        let Some(accepted) = &session.accepted else { return };
         for (operation, answer) in self.operations.iter().zip(answers) {
             if let (Operation::Take(demands), Ok(Answer::Taken(taken))) = (operation, answer) {
                 for (demand, taken) in demands.iter().zip(taken) {
@@ -152,79 +144,53 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Answers a command that needs no bucket.
-    fn answer(&mut self, entry: &Entry, arguments: &[&[u8]], session: &mut Session, access: &Access) {
-        let reply = match (entry.kind, arguments) {
-            (Kind::Ping, []) => Reply::Simple("PONG"),
-            (Kind::Ping | Kind::Echo, [message]) => Reply::bulk(*message),
-            (Kind::Select, [b"0"]) => Reply::Simple("OK"),
-            (Kind::Select, _) => Reply::error("ERR DB index is out of range"),
-            (Kind::Command, _) => {
-                if let Some(whole) = catalog::whole(arguments, session.version) {
-                    return self.say_written(whole);
-                }
-                catalog::describe(arguments)
-            }
-            (Kind::Client, _) => session.client(arguments),
-            (Kind::Hello, _) => session.hello(arguments, access),
-            (Kind::Auth, _) => session.authenticate(arguments, access),
-            (Kind::Reset, _) => session.reset(),
-            (Kind::Quit, _) => {
-                self.end = End::Close;
-                Reply::Simple("OK")
-            }
-            (Kind::Info, sections) => {
-                let sections = sections.iter().map(|section| beginning(section).to_ascii_lowercase());
-                self.end = End::Info(sections.collect());
-                self.tally.add(Counted::Other, Outcome::Granted);
-                return;
-            }
-            _ => Reply::error(format!("ERR {}", Fault::Count(entry.name))),
-        };
-        if session.is_guessing() {
-            self.end = End::Close;
-        }
-        let outcome = if matches!(reply, Reply::Error(_)) { Outcome::Error } else { Outcome::Granted };
-        self.say(reply, outcome, session);
-    }
-
-    fn fail(&mut self, session: &Session, text: String) {
-        self.say(Reply::error(text), Outcome::Error, session);
-    }
-
-    fn say_written(&mut self, bytes: &[u8]) {
-        self.said.extend_from_slice(bytes);
-        self.tally.add(Counted::Other, Outcome::Granted);
-        self.steps.push(Step::Said { bytes: bytes.len() });
-    }
-
-    fn say(&mut self, reply: Reply, outcome: Outcome, session: &Session) {
+    fn say(&mut self, reply: Result<Reply, String>, session: &Session) {
+        let outcome = if reply.is_ok() { Outcome::Granted } else { Outcome::Error };
         let before = self.said.len();
-        reply.write(session.version, &mut self.said);
+        reply.unwrap_or_else(Reply::Error).write(session.version, &mut self.said);
         self.tally.add(Counted::Other, outcome);
-        self.steps.push(Step::Said { bytes: self.said.len() - before });
+        self.steps.push(Step::Said(self.said.len() - before));
     }
 
     /// Appends all replies to `out`, and returns the counts.
     pub(super) fn reply(mut self, answers: &[Result<Answer, Unavailable>], out: &mut BytesMut) -> Tally {
-        let (mut answers, mut said) = (answers.iter(), self.said.as_ref());
+        let (mut operations, mut answers) = (self.operations.iter(), answers.iter());
         for step in self.steps {
             match step {
-                Step::Said { bytes } => {
-                    let (reply, rest) = said.split_at_checked(bytes).unwrap_or((said, &[]));
-                    out.extend_from_slice(reply);
-                    said = rest;
-                }
-                Step::Answer { counted, least } => {
+                Step::Said(bytes) => out.extend_from_slice(&self.said.split_to(bytes)),
+                Step::Answer(counted) => {
                     // An engine that answers too few must not shift the replies of others to this command.
                     let answer = answers.next().unwrap_or(&Err(Unavailable::Store));
                     write_answer(answer, self.time, out);
-                    self.tally.add(counted, outcome(answer, least));
+                    self.tally.add(counted, outcome(operations.next(), answer));
                 }
             }
         }
         self.tally
     }
+}
+
+/// Returns the operation of a command that the client may use; `None` for one that needs no bucket.
+fn operation<'a>(
+    entry: &Entry,
+    arguments: &[&'a [u8]],
+    session: &Session,
+    rules: Rules<'_>,
+) -> Result<Option<Operation<'a>>, String> {
+    let Some(mut operation) = entry.operation(arguments)? else { return Ok(None) };
+    admit(entry, &operation, session, rules)?;
+    if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } =
+        &mut operation
+    {
+        // The caller has the wall clock.
+        let ahead_ms = at_ms.saturating_sub(rules.time.wall_ms());
+        if ahead_ms > rules.at_ahead_max_ms {
+            let (by_s, max_s) = (ahead_ms / 1_000, rules.at_ahead_max_ms / 1_000);
+            return Err(Fault::AtAhead { by_s, max_s }.into());
+        }
+        *at_ms = rules.time.of_wall(*at_ms);
+    }
+    Ok(Some(operation))
 }
 
 /// Checks the rights of the token that the client has presented. One without a token has all of them.
@@ -234,67 +200,73 @@ fn admit(
     session: &Session,
     rules: Rules<'_>,
 ) -> Result<(), String> {
-    let Some(accepted) = session.accepted() else { return Ok(()) };
+    let Some(accepted) = &session.accepted else { return Ok(()) };
     let right = match entry.kind {
-        Kind::Bucket(Verb::Get, _) => QuotaRight::Read,
+        Kind::Get(_) => QuotaRight::Read,
         Kind::Give => QuotaRight::Give,
         _ => QuotaRight::Take,
     };
-    let may = |right| operation.keys().all(|key| key == PROBE_KEY || accepted.has_right(right, key));
-    let Operation::Give { bucket, tokens } = operation else {
-        return if may(right) { Ok(()) } else { Err(deny(entry, session, rules, right.as_str())) };
-    };
-    let is_allowed = may(QuotaRight::Reset)
-        || may(right) && rules.leases.give(accepted.name(), bucket, *tokens, rules.time.ms);
-    if is_allowed {
-        Ok(())
-    } else {
-        Err(deny(entry, session, rules, "give, for what it took before the refill, or reset"))
-    }
-}
-
-fn deny(entry: &Entry, session: &Session, rules: Rules<'_>, right: &str) -> String {
-    let name = session.accepted().map_or("", Accepted::name);
-    let reason = format!(
-        "{} needs the right {right}, which the token `{name}` has not for this key: see the fourth field of its line in the \
-         --tokens file",
-        entry.name
-    );
-    format!("NOPERM {}", rules.access.deny_command(session.ip(), entry.name, reason))
-}
-
-/// Maps the time of the caller, by the wall clock, to that of the server.
-fn at_quota_time(operation: &mut Operation<'_>, rules: Rules<'_>) -> Result<(), Fault> {
-    if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } =
-        operation
-    {
-        let ahead_ms = at_ms.saturating_sub(rules.time.wall_ms());
-        if ahead_ms > rules.at_ahead_max_ms {
-            return Err(Fault::AtAhead { by_s: ahead_ms / 1_000, max_s: rules.at_ahead_max_ms / 1_000 });
+    let may = |right| operation.buckets().all(|(key, _)| key == PROBE_KEY || accepted.has_right(right, key));
+    let (is_allowed, needed) = match operation {
+        Operation::Give { bucket, tokens } => {
+            let took = || rules.leases.give(accepted.name(), bucket, *tokens, rules.time.ms);
+            let is_allowed = may(QuotaRight::Reset) || may(right) && took();
+            (is_allowed, "give, for what it took before the refill, or reset")
         }
-        *at_ms = rules.time.of_wall(*at_ms);
+        _ => (may(right), right.as_str()),
+    };
+    if is_allowed {
+        return Ok(());
     }
-    Ok(())
+    let (command, token) = (entry.name, accepted.name());
+    let reason = format!(
+        "{command} needs the right {needed}, which the token `{token}` has not for this key: see the fourth field of its line \
+         in the --tokens file"
+    );
+    Err(format!("NOPERM {}", rules.access.deny_command(session.ip(), command, reason)))
 }
 
-/// Reads the operation of a command; `None` for one that needs no bucket.
-fn ask<'a>(entry: &Entry, arguments: &[&'a [u8]]) -> Option<Result<Asked<'a>, Fault>> {
-    Some(match entry.kind {
-        Kind::Bucket(verb, unit) => commands::peek_or_reduce(verb, unit, arguments),
-        Kind::Take => commands::take(arguments),
-        Kind::Throttle => commands::throttle(arguments),
-        Kind::Give => commands::give(arguments),
-        _ => return None,
-    })
+/// Answers a command that needs no bucket.
+fn reply(kind: Kind, arguments: &[&[u8]], session: &mut Session, access: &Access) -> Result<Reply, String> {
+    match (kind, arguments) {
+        (Kind::Ping, []) => Ok(Reply::Simple("PONG")),
+        (Kind::Ping | Kind::Echo, [message]) => Ok(Reply::Bulk(message.to_vec())),
+        (Kind::Select, [index]) if *index != b"0" => Err("ERR DB index is out of range".to_owned()),
+        (Kind::Command, [what]) if what.eq_ignore_ascii_case(b"COUNT") => {
+            Ok(Reply::Number(ENTRIES.len() as u64))
+        }
+        (Kind::Command, [what]) if what.eq_ignore_ascii_case(b"LIST") => {
+            Ok(Reply::Array(ENTRIES.iter().map(|entry| Reply::Bulk(entry.name.into())).collect()))
+        }
+        // No client needs descriptions, and some ask for them.
+        (Kind::Command, _) => Ok(Reply::Array(Vec::new())),
+        (Kind::Client, _) => session.client(arguments),
+        (Kind::Hello, _) => session.hello(arguments, access),
+        (Kind::Auth, _) => session.authenticate(arguments, access),
+        (Kind::Reset, _) => Ok(session.reset()),
+        _ => Ok(Reply::Simple("OK")),
+    }
 }
 
-fn outcome(answer: &Result<Answer, Unavailable>, least: Least) -> Outcome {
-    match answer {
-        Ok(answer) if least.is_granted(answer) => Outcome::Granted,
-        Ok(_) => Outcome::Refused,
-        Err(Unavailable::Store) => Outcome::Unavailable,
-        Err(Unavailable::Busy) => Outcome::Busy,
-    }
+/// Returns how an operation ended: what it asked for decides whether it was refused.
+fn outcome(operation: Option<&Operation<'_>>, answer: &Result<Answer, Unavailable>) -> Outcome {
+    let least = match operation {
+        Some(Operation::Reduce { take, .. } | Operation::Sessionize { take, .. }) => *take,
+        _ => 0,
+    };
+    let is_granted = match answer {
+        Ok(Answer::Tokens(before)) => *before >= least,
+        Ok(Answer::Session(session)) => session.tokens_before >= least,
+        Ok(Answer::Throttled(throttled)) => !throttled.limited,
+        // Something, or nothing was demanded.
+        Ok(Answer::Taken(taken)) => {
+            taken.iter().any(|taken| taken.granted > 0)
+                || taken.iter().all(|taken| taken.holds_in_ms == Some(0))
+        }
+        Err(Unavailable::Store) => return Outcome::Unavailable,
+        Err(Unavailable::Busy) => return Outcome::Busy,
+    };
+    if is_granted { Outcome::Granted } else { Outcome::Refused }
 }
 
 /// Returns the error for a command that does not exist, in the words of Redis.
@@ -305,9 +277,7 @@ fn unknown(name: &[u8], arguments: &[&[u8]]) -> String {
         if text.len() >= end {
             break;
         }
-        text.push('\'');
-        text.push_str(&beginning(argument));
-        text.push_str("' ");
+        text.push_str(&format!("'{}' ", beginning(argument)));
     }
     text
 }

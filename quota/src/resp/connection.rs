@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
@@ -13,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Port;
 use super::batch::{Batch, End, Rules};
-use super::info;
 use super::input::COMMAND_BYTES_MAX;
 use super::session::Session;
 
@@ -45,15 +45,13 @@ struct Buffers {
     output: BytesMut,
     /// The bytes that are read at once, at most.
     chunk: usize,
-    /// True if something was read since the last look.
+    /// True if something was read, and if a command was whole, since the last look.
     is_active: bool,
-    idle_looks: u32,
-    /// True if a command was whole since the last look.
     is_answered: bool,
-    /// The looks in a row between which no command was whole, though one has begun.
-    unfinished_looks: u32,
-    /// The looks at which the client had presented no token.
-    anonymous_looks: u32,
+    /// The looks in a row between which nothing was read.
+    idle_looks: u32,
+    /// The looks in a row at which the client had presented no token, or between which no command was whole, though one has begun.
+    late_looks: u32,
 }
 
 /// Answers the commands of one connection until its end, or until `shutdown` is cancelled: what was read by then is
@@ -64,10 +62,9 @@ where
 {
     let (number, open) = port.counters.on_open();
     let mut session = Session::new(number, peer, port.needs_token);
-    match follow(&mut stream, &mut session, port, shutdown).await {
-        // An error is the client's: it has gone.
-        Ok(Ended::Closed) | Err(_) => {}
-        Ok(Ended::Slow) => port.counters.on_slow(),
+    // An error is the client's: it has gone.
+    if let Ok(Ended::Slow) = follow(&mut stream, &mut session, port, shutdown).await {
+        port.counters.slow.fetch_add(1, Ordering::Relaxed);
     }
     drop(open);
     // Sends the end, also of TLS, so that the last replies are not lost in a reset.
@@ -117,17 +114,17 @@ where
             let time = port.engine.now();
             let Port { access, leases, at_ahead_max_ms, .. } = port;
             let rules = Rules { access, leases, time, at_ahead_max_ms: *at_ahead_max_ms };
-            let mut batch = Batch::read(&buffers.input, session, rules);
+            let batch = Batch::read(&buffers.input, session, rules);
             answers.clear();
             if !batch.operations.is_empty() {
                 port.engine.run(time.ms, &batch.operations, &mut answers).await;
                 batch.note_leases(&answers, session, leases);
             }
-            let (length, end) = (batch.length, std::mem::take(&mut batch.end));
+            let (length, end) = (batch.length, batch.end);
             port.counters.add(&batch.reply(&answers, &mut buffers.output));
             buffers.advance(length);
-            if let End::Info(sections) = &end {
-                info::of(port, sections).write(session.version, &mut buffers.output);
+            if end == End::Info {
+                port.info().write(session.version, &mut buffers.output);
             }
             let is_last = matches!(end, End::Read | End::Close);
             if is_last || buffers.output.len() >= OUTPUT_BYTES_MAX {
@@ -142,7 +139,7 @@ where
                 End::Close => return Ok(Ended::Closed),
                 End::Read => break,
                 // Clients that send much take turns with the others.
-                End::Full | End::Info(_) => yield_now().await,
+                End::Full | End::Info => yield_now().await,
             }
         }
     }
@@ -155,10 +152,9 @@ impl Buffers {
             output: BytesMut::new(),
             chunk: INPUT_BYTES,
             is_active: true,
-            idle_looks: 0,
             is_answered: false,
-            unfinished_looks: 0,
-            anonymous_looks: 0,
+            idle_looks: 0,
+            late_looks: 0,
         }
     }
 
@@ -193,27 +189,19 @@ impl Buffers {
 
     /// Looks at a connection, and returns true if its client is too slow.
     fn is_slow(&mut self, session: &Session) -> bool {
-        let is_active = std::mem::replace(&mut self.is_active, false);
-        // What a client sends without a token does not keep it connected.
-        self.anonymous_looks = if session.is_trusted() { 0 } else { self.anonymous_looks + 1 };
-        if self.anonymous_looks > 1 {
-            return true;
-        }
-        // Nor do the bytes of a command that never ends.
-        let is_unfinished = !std::mem::take(&mut self.is_answered) && !self.input.is_empty();
-        self.unfinished_looks = if is_unfinished { self.unfinished_looks + 1 } else { 0 };
-        if self.unfinished_looks > 1 {
-            return true;
-        }
-        if is_active {
+        // What a client sends without a token does not keep it connected, nor do the bytes of a command that never ends.
+        let is_late =
+            !session.is_trusted() || !std::mem::take(&mut self.is_answered) && !self.input.is_empty();
+        self.late_looks = if is_late { self.late_looks + 1 } else { 0 };
+        if std::mem::take(&mut self.is_active) {
             self.idle_looks = 0;
-            return false;
+        } else {
+            self.idle_looks += 1;
+            self.output = BytesMut::new();
+            if self.input.is_empty() {
+                (self.input, self.chunk) = (BytesMut::new(), INPUT_BYTES);
+            }
         }
-        self.idle_looks += 1;
-        if self.input.is_empty() {
-            (self.input, self.chunk) = (BytesMut::new(), INPUT_BYTES);
-        }
-        self.output = BytesMut::new();
-        self.idle_looks >= IDLE_LOOKS_MAX
+        self.late_looks > 1 || self.idle_looks >= IDLE_LOOKS_MAX
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The commands that are counted apart, as the label `command`.
-pub const COMMANDS: [&str; 7] = ["reduce", "get", "sessionize", "throttle", "take", "give", "other"];
+pub(crate) const COMMANDS: [&str; 7] = ["reduce", "get", "sessionize", "throttle", "take", "give", "other"];
 /// The results of a command, as the label `result`.
-pub const RESULTS: [&str; 5] = ["granted", "refused", "unavailable", "busy", "error"];
+pub(crate) const RESULTS: [&str; 5] = ["granted", "refused", "unavailable", "busy", "error"];
 
 /// A command that is counted apart, as an index into [`COMMANDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,23 +34,21 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally([[u32; RESULTS.len()]; COMMANDS.len()]);
 
-/// The counts of a port. Clones share them.
-#[derive(Clone, Debug, Default)]
-pub struct Counters {
-    inner: Arc<Inner>,
-}
-
+/// The counts of a port.
 #[derive(Debug, Default)]
-struct Inner {
+pub(crate) struct Counters {
     operations: [[AtomicU64; RESULTS.len()]; COMMANDS.len()],
-    connections: AtomicU64,
-    open: AtomicU64,
-    slow: AtomicU64,
+    /// Connections so far, and those that are open.
+    pub(crate) connections: AtomicU64,
+    pub(crate) open: AtomicU64,
+    /// Connections that were closed because their client did not read its replies, did not finish a command, or did not
+    /// authenticate in time.
+    pub(crate) slow: AtomicU64,
 }
 
 /// A connection that is counted as open until this is dropped.
 #[derive(Debug)]
-pub(super) struct Open(Counters);
+pub(super) struct Open(Arc<Counters>);
 
 impl Tally {
     pub(super) fn add(&mut self, command: Counted, outcome: Outcome) {
@@ -64,60 +62,30 @@ impl Tally {
 
 impl Counters {
     /// Returns the number of commands answered by command, one of [`COMMANDS`], and result, one of [`RESULTS`].
-    pub fn operations(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        COMMANDS.iter().zip(&self.inner.operations).flat_map(|(command, results)| {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        COMMANDS.iter().zip(&self.operations).flat_map(|(command, results)| {
             let results = RESULTS.iter().zip(results);
             results.map(|(result, count)| (*command, *result, count.load(Ordering::Relaxed)))
         })
     }
 
-    /// Returns the number of commands answered.
-    #[must_use]
-    pub fn commands(&self) -> u64 {
-        self.operations().map(|(_, _, count)| count).sum()
-    }
-
-    /// Returns the number of connections so far.
-    #[must_use]
-    pub fn connections(&self) -> u64 {
-        self.inner.connections.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of connections that are open.
-    #[must_use]
-    pub fn open(&self) -> u64 {
-        self.inner.open.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of connections that were closed because their client did not read its replies, did not
-    /// finish a command, or did not authenticate in time.
-    #[must_use]
-    pub fn slow(&self) -> u64 {
-        self.inner.slow.load(Ordering::Relaxed)
-    }
-
     pub(super) fn add(&self, tally: &Tally) {
-        for (counts, of_batch) in self.inner.operations.iter().zip(&tally.0) {
-            for (count, of_batch) in counts.iter().zip(of_batch).filter(|(_, of_batch)| **of_batch > 0) {
+        for (count, of_batch) in self.operations.as_flattened().iter().zip(tally.0.as_flattened()) {
+            if *of_batch > 0 {
                 count.fetch_add(u64::from(*of_batch), Ordering::Relaxed);
             }
         }
     }
 
     /// Counts a connection, and returns its number with the guard of its end.
-    pub(super) fn on_open(&self) -> (u64, Open) {
-        let number = 1 + self.inner.connections.fetch_add(1, Ordering::Relaxed);
-        self.inner.open.fetch_add(1, Ordering::Relaxed);
-        (number, Open(self.clone()))
-    }
-
-    pub(super) fn on_slow(&self) {
-        self.inner.slow.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn on_open(self: &Arc<Self>) -> (u64, Open) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        (1 + self.connections.fetch_add(1, Ordering::Relaxed), Open(self.clone()))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.inner.open.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,19 +1,17 @@
 //! The commands in the bytes of a connection: arrays of bulk strings, read one element at a time, so that neither depth
 //! nor size of what a client sends can exceed a bound.
 
-use redis_protocol::resp2::decode::decode_range;
-use redis_protocol::resp2::types::RangeFrame;
 use smallvec::SmallVec;
 
 /// The bytes of one command, at most.
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
 /// The arguments of one command with its name, at most: those of a take from as many buckets as it may name.
-pub const ARGUMENTS_MAX: usize = 512;
+pub(super) const ARGUMENTS_MAX: usize = 512;
 /// The bytes of one command before authentication, at most.
-pub const ANONYMOUS_BYTES_MAX: usize = 1024;
+pub(super) const ANONYMOUS_BYTES_MAX: usize = 1024;
 /// The arguments of one command before authentication, at most.
-pub const ANONYMOUS_ARGUMENTS_MAX: usize = 16;
-/// The bytes of the line that says how many arguments follow.
+pub(super) const ANONYMOUS_ARGUMENTS_MAX: usize = 16;
+/// The bytes of the line that says how many arguments follow, or how long one is.
 const HEADER_BYTES_MAX: usize = 16;
 
 const END_OF_LINE: &[u8] = b"\r\n";
@@ -51,12 +49,6 @@ pub(super) enum Malformed {
     TooLong(usize),
 }
 
-/// The bounds of a client that need not authenticate, or has.
-pub(super) const TRUSTED: Bounds = Bounds { bytes: COMMAND_BYTES_MAX, arguments: ARGUMENTS_MAX };
-/// The bounds of a client that has to authenticate first.
-pub(super) const ANONYMOUS: Bounds =
-    Bounds { bytes: ANONYMOUS_BYTES_MAX, arguments: ANONYMOUS_ARGUMENTS_MAX };
-
 fn printable(byte: u8) -> char {
     if byte.is_ascii_graphic() { char::from(byte) } else { '?' }
 }
@@ -75,51 +67,52 @@ pub(super) fn read<'a>(
     let bytes = bytes.get(..bounds.bytes).unwrap_or(bytes);
     let incomplete =
         || if bytes.len() < bounds.bytes { Ok(None) } else { Err(Malformed::TooLong(bounds.bytes)) };
-    let Some((count, mut at)) = header(bytes)? else { return incomplete() };
+    let Some(&first) = bytes.first() else { return Ok(None) };
+    if first != b'*' {
+        return Err(Malformed::NoArray(first));
+    }
+    let Some((count, mut rest)) = header(bytes).ok_or(Malformed::Count)? else { return incomplete() };
+    // A null array has none.
+    let count = count.unwrap_or(0);
     if count > bounds.arguments {
         return Err(Malformed::TooMany(bounds.arguments));
     }
     for _ in 0..count {
-        let rest = bytes.get(at..).unwrap_or_default();
         match rest.first() {
             None => return incomplete(),
-            // Arrays inside arrays never reach the decoder, which follows them by recursion.
             Some(b'$') => {}
             Some(other) => return Err(Malformed::NoBulk(*other)),
         }
-        match decode_range(rest) {
-            Ok(Some((RangeFrame::BulkString((start, end)), length))) => {
-                let argument = rest.get(start..end).ok_or(Malformed::Length)?;
-                if rest.get(end..length) != Some(END_OF_LINE) {
-                    return Err(Malformed::Length);
-                }
-                arguments.push(argument);
-                at += length;
-            }
-            Ok(None) => return incomplete(),
-            Ok(Some(_)) | Err(_) => return Err(Malformed::Length),
-        }
+        let Some((length, bulk)) = header(rest).ok_or(Malformed::Length)? else { return incomplete() };
+        let length = length.ok_or(Malformed::Length)?;
+        let Some((argument, after)) = bulk.split_at_checked(length) else { return incomplete() };
+        rest = match after.split_at_checked(END_OF_LINE.len()) {
+            Some((END_OF_LINE, rest)) => rest,
+            None if END_OF_LINE.starts_with(after) => return incomplete(),
+            _ => return Err(Malformed::Length),
+        };
+        arguments.push(argument);
     }
-    Ok(Some(at))
+    Ok(Some(bytes.len() - rest.len()))
 }
 
-/// Reads the number of arguments, and returns it with the length of its line. A null array has none.
-fn header(bytes: &[u8]) -> Result<Option<(usize, usize)>, Malformed> {
-    let Some((first, rest)) = bytes.split_first() else { return Ok(None) };
-    if *first != b'*' {
-        return Err(Malformed::NoArray(*first));
-    }
-    let line = rest.get(..HEADER_BYTES_MAX).unwrap_or(rest);
-    let Some(end) = line.windows(END_OF_LINE.len()).position(|pair| pair == END_OF_LINE) else {
-        return if line.len() < HEADER_BYTES_MAX { Ok(None) } else { Err(Malformed::Count) };
+/// The number in a line, `None` for -1, and what follows the line.
+type Header<'a> = (Option<usize>, &'a [u8]);
+
+/// Reads the number in the line after its first byte. `Some(None)` if the line is not whole, `None` if it has no number.
+fn header(bytes: &[u8]) -> Option<Option<Header<'_>>> {
+    let line = bytes.get(1..)?;
+    let Some(end) =
+        line.windows(END_OF_LINE.len()).take(HEADER_BYTES_MAX).position(|pair| pair == END_OF_LINE)
+    else {
+        return (line.len() < HEADER_BYTES_MAX).then_some(None);
     };
-    let count = match line.get(..end) {
-        Some(b"-1") => Some(0),
-        Some([digit]) if digit.is_ascii_digit() => Some(usize::from(digit - b'0')),
-        Some(digits) => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()),
-        None => None,
+    let (digits, rest) = line.split_at_checked(end)?;
+    let number = match digits {
+        b"-1" => None,
+        digits => Some(usize::try_from(number(digits)?).ok()?),
     };
-    count.map(|count| Some((count, 1 + end + END_OF_LINE.len()))).ok_or(Malformed::Count)
+    Some(Some((number, rest.get(END_OF_LINE.len()..)?)))
 }
 
 /// Reads a decimal number without a sign, up to the largest that a reply can say.

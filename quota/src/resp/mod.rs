@@ -2,11 +2,9 @@
 //! the commands on each.
 
 mod batch;
-mod catalog;
 mod commands;
 mod connection;
 mod counters;
-mod info;
 mod input;
 mod rehearsal;
 mod reply;
@@ -17,7 +15,8 @@ mod tests;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use plimsoll_admin::access::Access;
 use plimsoll_proto::transport::{Acceptor, Connections, Place};
@@ -28,14 +27,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use self::batch::{BATCH_REPLY_BYTES_MAX, COMMANDS_PER_BATCH_MAX};
-pub use self::counters::{COMMANDS, Counters, RESULTS};
-pub use self::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, COMMAND_BYTES_MAX};
+pub(crate) use self::counters::Counters;
+pub use self::input::COMMAND_BYTES_MAX;
 pub use self::rehearsal::Rehearsal;
-pub use self::session::CLIENT_NAME_BYTES_MAX;
 
 use crate::engine::Engine;
 use crate::leases::Leases;
+use reply::Reply;
+use session::REDIS_VERSION;
 
 /// The longest time of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -43,9 +42,8 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// The port of the Redis protocol.
 #[derive(Debug)]
 pub(crate) struct Port {
-    pub(crate) address: SocketAddr,
     pub(crate) engine: Engine,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) access: Access,
     pub(crate) leases: Leases,
     /// The time by which `AT` may be ahead of the server's clock, in milliseconds.
@@ -55,8 +53,25 @@ pub(crate) struct Port {
     /// True if clients have to authenticate.
     pub(crate) needs_token: bool,
     pub(crate) connections: Connections,
-    pub(crate) connections_max: usize,
-    pub(crate) started: Instant,
+}
+
+impl Port {
+    /// Answers `INFO`: what clients and their tools look for.
+    fn info(&self) -> Reply {
+        let Self { counters, engine, connections, .. } = self;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (open, connections_so_far) = (count(&counters.open), count(&counters.connections));
+        let commands: u64 = counters.operations().map(|(_, _, count)| count).sum();
+        let (refused, version) = (connections.counts().refused, env!("CARGO_PKG_VERSION"));
+        // Clients wait until `loading` is 0: the port is not open before the store is. The keys are those in memory.
+        let text = format!(
+            "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:plimsoll\r\nplimsoll_version:{version}\r\n\
+             loading:0\r\nrole:master\r\nconnected_clients:{open}\r\ntotal_connections_received:{connections_so_far}\r\n\
+             rejected_connections:{refused}\r\ntotal_commands_processed:{commands}\r\ndb0:keys={},expires=0,avg_ttl=0\r\n",
+            engine.stats().buckets
+        );
+        Reply::Bulk(text.into())
+    }
 }
 
 /// Serves `listener` until `shutdown` is cancelled. Ends when all connections have ended.

@@ -45,8 +45,8 @@ impl Rehearsal {
                 time: QuotaTime::default(),
                 at_ahead_max_ms: u64::MAX,
             };
-            let mut batch = Batch::read(&self.input, &mut self.session, rules);
-            let (length, end) = (batch.length, std::mem::take(&mut batch.end));
+            let batch = Batch::read(&self.input, &mut self.session, rules);
+            let (length, end) = (batch.length, batch.end);
             batch.reply(&[], &mut self.output);
             self.input.advance(length);
             self.is_open = end != End::Close;

@@ -17,7 +17,7 @@ mod tests;
 mod versions;
 
 pub(crate) use database::{DatabaseStore, Sizes};
-pub use error::OpenError;
+pub(crate) use error::OpenError;
 pub(crate) use error::{StoreError, caught};
 pub(crate) use row::{Kind, Row, RowKey, State};
 

@@ -4,7 +4,6 @@ mod progress;
 mod settling;
 
 pub(super) use progress::Progress;
-pub use progress::WAITING_MAX;
 pub(super) use settling::{Settling, settle_all};
 
 use std::sync::atomic::Ordering;

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use crate::operation::Unavailable;
 
 /// The runs that wait for the store, at most.
-pub const WAITING_MAX: usize = 16_384;
+const WAITING_MAX: usize = 16_384;
 
 /// No debit.
 const NONE: u64 = u64::MAX;

@@ -53,10 +53,6 @@ impl Entry {
         self.key.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Self::new(&[], 0, None);
-    }
-
     /// Counts an operation.
     pub(in crate::engine) fn count(&mut self, minute: u16, is_refused: bool) {
         self.is_used = true;

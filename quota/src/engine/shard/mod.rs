@@ -9,6 +9,7 @@ use entry::Settled;
 
 use hashbrown::HashTable;
 
+use super::shared::Place;
 use crate::store::{Rows, State};
 
 /// The bytes of a bucket in memory beside its key: its slot and the room for growth of the slots, its place in the table,
@@ -33,6 +34,8 @@ pub(super) struct Shard {
     hand: usize,
     /// The part that was saved when no slot could be evicted.
     full_at: Option<Saved>,
+    /// The buckets that were evicted so far.
+    pub(super) evictions: u64,
 }
 
 /// The part of the changes in memory that is in the store.
@@ -61,14 +64,14 @@ impl Shard {
             bytes_max,
             hand: 0,
             full_at: None,
+            evictions: 0,
         }
     }
 
     /// Returns the slot of a bucket.
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        self.table
-            .find(hash, |&slot| self.slots.get(slot as usize).is_some_and(|entry| *entry.key == *key))
-            .copied()
+    pub(super) fn find(&self, Place { hash, key, .. }: &Place) -> Option<u32> {
+        let is_it = |&slot: &u32| self.entry(slot).is_some_and(|entry| *entry.key == **key);
+        self.table.find(*hash, is_it).copied()
     }
 
     /// Returns the bucket in a slot.
@@ -97,11 +100,11 @@ impl Shard {
     /// Adds a bucket that is not here, as it is on disk, and evicts others for it that are saved.
     pub(super) fn insert(
         &mut self,
-        hash: u64,
-        key: &[u8],
+        Place { hash, key, .. }: &Place,
         state: Option<State>,
         saved: Saved,
     ) -> Result<u32, Full> {
+        let hash = *hash;
         let bytes = SLOT_BYTES + key.len();
         while self.bytes + bytes > self.bytes_max && self.len() > 0 {
             self.evict(saved)?;
@@ -147,8 +150,9 @@ impl Shard {
                 place.remove();
             }
             self.bytes -= SLOT_BYTES + entry.key.len();
-            entry.clear();
+            *entry = Entry::new(&[], 0, None);
             self.free.push(slot);
+            self.evictions += 1;
             return Ok(());
         }
         self.full_at = Some(saved);

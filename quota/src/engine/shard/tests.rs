@@ -17,8 +17,12 @@ fn shard(keys: usize) -> Shard {
     Shard::new(keys * (SLOT_BYTES + key(0).len()), 1)
 }
 
+fn place(number: u64) -> Place {
+    Place { key: key(number).as_ref().into(), hash: number, shard: 0 }
+}
+
 fn insert(shard: &mut Shard, number: u64, commit: u64) -> Result<u32, Full> {
-    shard.insert(number, &key(number), None, Saved { commit, settlings: 0 })
+    shard.insert(&place(number), None, Saved { commit, settlings: 0 })
 }
 
 /// A full shard whose slots have all changed.
@@ -48,10 +52,10 @@ fn changed_bucket_is_not_evicted_before_its_commit_is_on_disk() {
     shard.gather(1, &mut rows, &mut gathered);
     assert_eq!((rows.len(), gathered.len()), (2, 2));
     assert_eq!(insert(&mut shard, 2, 0), Err(Full), "the commit is under way");
-    let slot = shard.find(0, &key(0)).unwrap();
+    let slot = shard.find(&place(0)).unwrap();
     assert_eq!(change(&mut shard, slot), 2, "a change after the commit began is for the next one");
     let saved = Saved { commit: 1, settlings: 1 };
-    let third = |shard: &mut Shard, saved| shard.insert(2, &key(2), None, saved);
+    let third = |shard: &mut Shard, saved| shard.insert(&place(2), None, saved);
     assert_eq!(third(&mut shard, saved), Err(Full), "the row is in the log only");
     let slots = shard.take_unsettled(ALL, 0);
     rows.clear();
@@ -60,7 +64,7 @@ fn changed_bucket_is_not_evicted_before_its_commit_is_on_disk() {
     assert_eq!(third(&mut shard, Saved { settlings: 2, ..saved }), Err(Full), "the row is not written yet");
     shard.end_settling(&slots);
     third(&mut shard, Saved { settlings: 3, ..saved }).unwrap();
-    assert!(shard.find(0, &key(0)).is_some() && shard.find(1, &key(1)).is_none());
+    assert!(shard.find(&place(0)).is_some() && shard.find(&place(1)).is_none());
     assert_eq!(shard.len(), 2);
 }
 
@@ -86,11 +90,11 @@ fn bucket_that_was_used_is_evicted_after_one_that_was_not() {
     }
     insert(&mut shard, 3, 0).unwrap();
     // The hand has passed all, so only those that are used again are spared.
-    let left: Vec<u64> = (0..4).filter(|number| shard.find(*number, &key(*number)).is_some()).collect();
-    let slot = shard.find(left[0], &key(left[0])).unwrap();
+    let left: Vec<u64> = (0..4).filter(|number| shard.find(&place(*number)).is_some()).collect();
+    let slot = shard.find(&place(left[0])).unwrap();
     shard.entry_mut(slot).unwrap().count(0, false);
     insert(&mut shard, 4, 0).unwrap();
-    assert!(shard.find(left[0], &key(left[0])).is_some());
+    assert!(shard.find(&place(left[0])).is_some());
     assert!(shard.bytes() <= shard.bytes_max);
 }
 

@@ -19,7 +19,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0..6_u8, 1..5_u64).prop_map(|(key, take)| Step::Take { key, take }),
-        3 => ((0..6_u8, 0..6_u8), 1..4_u64).prop_map(|((a, b), least)| Step::TakeTwo { keys: [a, b], least }),
+        3 => (0..6_u8, 1..6_u8, 1..4_u64)
+            .prop_map(|(a, more, least)| Step::TakeTwo { keys: [a, (a + more) % 6], least }),
         1 => Just(Step::Save),
         1 => Just(Step::Crash),
     ]

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::support::*;
 use crate::args::Durability;
-use crate::engine::{Engine, READ_BUCKETS_MAX};
+use crate::engine::Engine;
+use crate::engine::reader::READ_BUCKETS_MAX;
 use crate::operation::{Answer, Unavailable};
 
 /// Far above the deadline, and far below what a caller that waits for a disk would take.

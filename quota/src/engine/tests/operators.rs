@@ -2,7 +2,8 @@
 
 use super::support::*;
 use crate::args::Durability;
-use crate::engine::{BucketKind, PAGE_MAX};
+use crate::engine::operator::{Bucket, PAGE_MAX};
+use crate::store::State;
 
 #[tokio::test]
 async fn buckets_are_listed_in_pages_and_found_by_key() {
@@ -13,27 +14,24 @@ async fn buckets_are_listed_in_pages_and_found_by_key() {
         run(&engine, reduce(bucket(key, 10), 4)).await.unwrap();
     }
     run(&engine, reduce(bucket("a:2", 20), 1)).await.unwrap();
-    let first = engine.list(NOW, b"a:", None, 2).await.unwrap();
-    let second = engine.list(NOW, b"a:", first.next.as_deref(), 3).await.unwrap();
-    let third = engine.list(NOW, b"", None, 100).await.unwrap();
-    let names = |page: &crate::engine::Page| -> Vec<String> {
-        page.entries.iter().map(|entry| String::from_utf8(entry.key.clone()).unwrap()).collect()
+    let first = engine.list(b"a:", None, 2).await.unwrap();
+    let second = engine.list(b"a:", first.1.clone(), 3).await.unwrap();
+    let third = engine.list(b"", None, 100).await.unwrap();
+    let names = |page: &[Bucket]| -> Vec<String> {
+        page.iter().map(|entry| String::from_utf8(entry.key.clone()).unwrap()).collect()
     };
     assert_eq!(
-        (names(&first), names(&second)),
+        (names(&first.0), names(&second.0)),
         (vec!["a:1".into(), "a:2".into()], vec!["a:2".into(), "a:3".into()])
     );
-    assert_eq!((second.next, names(&third).len(), third.next), (None, 5, None));
-    let found = engine.get(NOW, b"a:2").await.unwrap();
-    let left: Vec<u64> = found
-        .iter()
-        .map(|found| match found.kind {
-            BucketKind::Tokens { balance, .. } => balance.tokens,
-            BucketKind::Throttle { .. } => 0,
-        })
-        .collect();
-    assert_eq!(left, [6, 19]);
-    assert_eq!(engine.get(NOW, b"a").await.unwrap(), []);
+    assert_eq!((second.1, names(&third.0).len(), third.1), (None, 5, None));
+    let found = engine.get(b"a:2").await.unwrap();
+    let left = |found: &Bucket| match found.state {
+        State::Tokens(balance) => balance.tokens,
+        State::Throttle(_) => 0,
+    };
+    assert_eq!(found.iter().map(left).collect::<Vec<_>>(), [6, 19]);
+    assert_eq!(engine.get(b"a").await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -52,7 +50,7 @@ async fn reset_bucket_is_full_also_after_a_restart() {
     drop(engine);
     let engine = open(data.path(), Durability::None);
     assert_eq!((tokens(&engine, bucket("a", 10)).await, tokens(&engine, bucket("b", 10)).await), (10, 6));
-    assert_eq!(engine.list(NOW, b"", None, 10).await.unwrap().entries.len(), 1);
+    assert_eq!(engine.list(b"", None, 10).await.unwrap().0.len(), 1);
 }
 
 #[tokio::test]
@@ -65,16 +63,15 @@ async fn busiest_and_most_refused_keys_fade() {
             run(&engine, reduce(bucket(key, max), 1)).await.unwrap();
         }
     }
-    let keys = |top: &[crate::engine::TopEntry]| -> Vec<(String, u64, u64)> {
-        let key = |entry: &crate::engine::TopEntry| String::from_utf8(entry.key.clone()).unwrap();
-        top.iter().map(|entry| (key(entry), entry.asked, entry.refused)).collect()
+    let keys = |top: &[(Vec<u8>, u32)]| -> Vec<(String, u32)> {
+        top.iter().map(|(key, count)| (String::from_utf8(key.clone()).unwrap(), *count)).collect()
     };
-    let (asked, refused) = engine.top(2);
-    assert_eq!(keys(&asked), [("many".into(), 9, 0), ("empty".into(), 5, 4)]);
-    assert_eq!(keys(&refused), [("empty".into(), 5, 4)]);
+    let [asked, refused] = engine.top(2);
+    assert_eq!(keys(&asked), [("many".into(), 9), ("empty".into(), 5)]);
+    assert_eq!(keys(&refused), [("empty".into(), 4)]);
     let mut answers = Vec::new();
     engine.run(NOW + 60_000, &[reduce(bucket("many", 100), 1)], &mut answers).await;
-    assert_eq!(keys(&engine.top(1).0), [("many".into(), 5, 0)]);
+    assert_eq!(keys(&engine.top(1)[0]), [("many".into(), 5)]);
 }
 
 #[tokio::test]
@@ -87,7 +84,7 @@ async fn key_is_found_and_reset_behind_any_number_of_keys_that_begin_alike() {
         let operations: Vec<_> = keys.iter().map(|key| reduce(bucket(key, 10), 1)).collect();
         assert!(run_all(&engine, &operations).await.iter().all(Result::is_ok));
     }
-    assert_eq!(engine.get(NOW, b"a").await.unwrap().len(), 1);
+    assert_eq!(engine.get(b"a").await.unwrap().len(), 1);
     assert_eq!(engine.reset(NOW, b"a").await, Ok(1));
     assert_eq!(tokens(&engine, bucket("a", 10)).await, 10);
     assert_eq!(tokens(&engine, bucket(&keys[0], 10)).await, 9);

@@ -75,7 +75,7 @@ async fn debit_that_was_settled_during_a_commit_that_failed_is_not_granted_again
     faults.syncs(None);
     eventually("saved", async || faults.commits() == 2 && engine.is_ready()).await;
     // This has the log emptied.
-    assert_eq!(engine.get(NOW, b"a").await.unwrap().len(), 1);
+    assert_eq!(engine.get(b"a").await.unwrap().len(), 1);
     drop(engine);
     assert_eq!(tokens(&open(data.path(), INTERVAL), a).await, 80);
 }
@@ -93,7 +93,7 @@ async fn store_whose_rows_cannot_be_written_is_opened_again_though_nothing_chang
     faults.syncs(None);
     faults.settlings_fail(false);
     eventually("ready", async || engine.is_ready()).await;
-    assert_eq!(engine.get(NOW, b"a").await.unwrap().len(), 1);
+    assert_eq!(engine.get(b"a").await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -6,7 +6,8 @@ mod rights;
 mod tokens;
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use plimsoll_admin::access::{Access, Rules, TokenFile, TokenHash};
 use plimsoll_proto::transport::Connections;
@@ -15,14 +16,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Counters, Port, connection};
+use super::{Port, connection};
 use crate::args::Durability;
 use crate::engine::{Engine, Settings};
 use crate::leases::Leases;
 
 /// A port without a socket.
 struct Served {
-    port: std::sync::Arc<Port>,
+    port: Arc<Port>,
     shutdown: CancellationToken,
     _directory: TempDir,
 }
@@ -63,17 +64,14 @@ impl Served {
             cache_bytes: 16 << 20,
         };
         let port = Port {
-            address: SocketAddr::from(([127, 0, 0, 1], 9049)),
             engine: Engine::open(&settings).unwrap(),
-            counters: Counters::default(),
+            counters: Arc::default(),
             needs_token: access.tokens().is_some(),
             access,
             leases: Leases::default(),
             at_ahead_max_ms: 3_600_000,
             certificates: None,
             connections: Connections::default(),
-            connections_max: 10,
-            started: Instant::now(),
         };
         Self { port: port.into(), shutdown: CancellationToken::new(), _directory: directory }
     }
@@ -103,6 +101,11 @@ impl Served {
         connection.await.unwrap();
         let replies = String::from_utf8(replies).unwrap();
         replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
+    }
+
+    /// Returns the number of clients that were too slow.
+    fn slow(&self) -> u64 {
+        self.port.counters.slow.load(Ordering::Relaxed)
     }
 
     async fn reply(&self, text: &str) -> String {

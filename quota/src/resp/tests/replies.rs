@@ -17,7 +17,7 @@ async fn each_command_has_its_reply() {
         ("CLIENT NO-EVICT on", "+OK\r\n"),
         ("RESET", "+RESET\r\n"),
         ("COMMAND COUNT", ":19\r\n"),
-        ("COMMAND INFO nothing", "*1\r\n$-1\r\n"),
+        ("COMMAND DOCS nothing", "*0\r\n"),
         ("RL.REDUCE a 2 60 AT 0", ":2\r\n"),
         ("rl.reduce a 2 60 at 0", ":1\r\n"),
         ("RL.PREDUCE a 2 60000 AT 0", ":0\r\n"),
@@ -153,31 +153,18 @@ async fn connection_speaks_resp3_after_hello() {
 }
 
 #[tokio::test]
-async fn description_of_commands_names_where_keys_are() {
-    let served = Served::open();
-    let reply = served.reply("COMMAND INFO QUOTA.TAKE").await;
-    assert!(reply.starts_with("*1\r\n*10\r\n$10\r\nquota.take\r\n:-7\r\n*3\r\n+write\r\n"), "{reply}");
-    assert!(reply.contains(":1\r\n:-1\r\n:6\r\n"), "{reply}");
-    let docs = served.reply("COMMAND DOCS rl.reduce").await;
-    assert!(docs.contains("$7\r\nsummary\r\n") && docs.contains("[STRICT]"), "{docs}");
-}
-
-#[tokio::test]
 async fn info_counts_what_was_answered_before() {
     let served = Served::open();
-    let pipeline = ["RL.REDUCE a 1 60 AT 0", "RL.REDUCE a 1 60 AT 0", "NOPE", "INFO stats clients"];
+    let pipeline = ["RL.REDUCE a 1 60 AT 0", "NOPE", "INFO stats"];
     let bytes: Vec<u8> = pipeline.iter().flat_map(|text| command(text)).collect();
     let reply = served.ask([bytes.as_slice()]).await;
     for line in [
-        "operations_granted:1\r\n",
-        "operations_refused:1\r\n",
-        "commands_with_errors:1\r\n",
+        "redis_version:",
+        "loading:0\r\n",
+        "total_commands_processed:3\r\n",
         "connected_clients:1\r\n",
-        "maxclients:10\r\n",
+        "db0:keys=1,",
     ] {
         assert!(reply.contains(line), "{line} {reply}");
     }
-    assert!(!reply.contains("# Server"), "{reply}");
-    let all = served.reply("INFO").await;
-    assert!(all.contains("# Server\r\nredis_version:") && all.contains("# Keyspace\r\ndb0:"), "{all}");
 }

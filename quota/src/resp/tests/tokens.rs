@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::sleep;
 
 use super::{Served, command, token};
-use crate::resp::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX};
+use crate::resp::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX};
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.\r\n";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
@@ -97,7 +97,7 @@ async fn client_that_never_authenticates_is_closed_although_it_sends() {
         sleep(Duration::from_secs(1)).await;
     }
     connection.await.unwrap();
-    assert_eq!(served.port.counters.slow(), 1);
+    assert_eq!(served.slow(), 1);
 }
 
 #[tokio::test(start_paused = true)]
