@@ -55,9 +55,8 @@ impl Limited {
             on_core(LOAD, || Process::start(&[&["aggregator", "--controller", &uplink], &free[..]].concat()));
         let parent = format!("http://{}", aggregator.address("listen"));
         let ports = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-        let sidecar = on_core(SERVER, || {
-            Process::start(&[&["sidecar", "--aggregator", &parent], &ports[..]].concat())
-        });
+        let sidecar =
+            on_core(SERVER, || Process::start(&[&["sidecar", "--aggregator", &parent], &ports[..]].concat()));
         Self { _controller: controller, _aggregator: aggregator, sidecar, directory }
     }
 

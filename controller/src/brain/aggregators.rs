@@ -61,7 +61,8 @@ impl Brain {
         let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
         let mut gone = Vec::new();
         if !kept && self.downstream.takeover.has_waited(self.clock.progress.now()) {
-            let missing = self.durable.children.iter().filter(|place| !self.downstream.aggregators.contains(place));
+            let missing =
+                self.durable.children.iter().filter(|place| !self.downstream.aggregators.contains(place));
             gone.extend(missing.cloned());
         }
         gone.extend(self.downstream.aggregators.remove_absent(kept));

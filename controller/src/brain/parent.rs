@@ -174,7 +174,8 @@ impl Brain {
             if latest.replace(bucket) == Some(bucket) {
                 continue;
             }
-            let Some(child) = self.downstream.sessions.by_stream(stream).filter(|child| !child.is_subscribed(bucket))
+            let Some(child) =
+                self.downstream.sessions.by_stream(stream).filter(|child| !child.is_subscribed(bucket))
             else {
                 continue;
             };

@@ -40,7 +40,7 @@ const METRICS: [Metric<Sources>; 9] = [
         &["endpoint", "result"],
         "Requests of the HTTP port, and each part of a batch: `allowed`, `refused`, `withheld`, `passed` (no rule limits it), \
          `invalid`, `recorded` (a report), `unknown_bucket`.",
-        |sources| rows(sources.http.requests()),
+        |sources| rows(sources.http.counts()),
     ),
     Metric::counter(
         "plimsoll_sidecar_http_mistakes_total",
