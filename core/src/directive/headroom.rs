@@ -2,7 +2,7 @@
 //! clients draw from.
 
 use crate::decision::token_bucket::Tokens;
-use crate::quantity::Rate;
+use crate::quantity::{OutOfRange, Rate};
 
 /// The part of a bucket's limit that its keys do not use, shared by all of them. No headroom is not a
 /// headroom of zero: without it a bucket is overloaded.
@@ -41,11 +41,6 @@ pub struct ZonePool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PoolDepth(u32);
 
-/// A number that cannot be a factor on the depth of pools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a factor on the depth of pools is 1000 to 12000 thousandths, not {0}")]
-pub struct InvalidPoolDepth(u32);
-
 impl PoolDepth {
     /// The factor before anything is learned.
     pub const MIN: Self = Self(1_000);
@@ -56,11 +51,14 @@ impl PoolDepth {
     ///
     /// # Errors
     /// Outside 1000..=12000.
-    pub const fn new(thousandths: u32) -> Result<Self, InvalidPoolDepth> {
+    pub const fn new(thousandths: u32) -> Result<Self, OutOfRange> {
         if Self::MIN.0 <= thousandths && thousandths <= Self::MAX.0 {
             Ok(Self(thousandths))
         } else {
-            Err(InvalidPoolDepth(thousandths))
+            Err(OutOfRange {
+                range: "a factor on the depth of pools is 1000 to 12000 thousandths",
+                got: thousandths as f64,
+            })
         }
     }
 
@@ -88,7 +86,7 @@ mod tests {
     #[test]
     fn depth_outside_1_to_12_is_refused() {
         for thousandths in [0, 999, 12_001, u32::MAX] {
-            assert_eq!(PoolDepth::new(thousandths), Err(InvalidPoolDepth(thousandths)));
+            assert!(PoolDepth::new(thousandths).is_err());
         }
         for thousandths in [1_000, 1_500, 12_000] {
             assert_eq!(PoolDepth::new(thousandths).map(PoolDepth::thousandths), Ok(thousandths));

@@ -12,10 +12,10 @@ mod unlisted;
 
 pub use board::{Board, Posted};
 pub use fanout::{Audience, AudienceUpdate, BucketUpdate, Chunk, Message};
-pub use headroom::{Headroom, InvalidPoolDepth, PoolDepth, ZonePool};
+pub use headroom::{Headroom, PoolDepth, ZonePool};
 pub use leader::{EPOCH_STEP_MAX, Leader};
 pub use sequence::{Sequence, StaleDirective};
-pub use tail::{InvalidNewShare, NewShare, TailCut};
+pub use tail::{NewShare, TailCut};
 pub use unlisted::{NEAREST_BYTES_MAX, Unlisted};
 
 use std::collections::BTreeMap;

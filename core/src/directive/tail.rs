@@ -1,6 +1,6 @@
 //! The cut of a bucket's unlisted names, as an aggregator sends it to its clients.
 
-use crate::quantity::{DropRatio, Rate};
+use crate::quantity::{DropRatio, OutOfRange, Rate};
 
 /// The rules by which a client finds the drop ratio of an unlisted name. The ratio of a name that it knows nothing of is
 /// that of the class `default`. The default refuses nothing more.
@@ -20,11 +20,6 @@ pub struct TailCut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewShare(u32);
 
-/// A part of more than the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a part of new traffic is at most {max} millionths, not {0}", max = NewShare::WHOLE)]
-pub struct InvalidNewShare(u32);
-
 impl NewShare {
     const WHOLE: u32 = 1_000_000;
 
@@ -32,8 +27,15 @@ impl NewShare {
     ///
     /// # Errors
     /// If it is more than the whole.
-    pub const fn new(millionths: u32) -> Result<Self, InvalidNewShare> {
-        if millionths <= Self::WHOLE { Ok(Self(millionths)) } else { Err(InvalidNewShare(millionths)) }
+    pub const fn new(millionths: u32) -> Result<Self, OutOfRange> {
+        if millionths <= Self::WHOLE {
+            Ok(Self(millionths))
+        } else {
+            Err(OutOfRange {
+                range: "a part of new traffic is at most 1000000 millionths",
+                got: millionths as f64,
+            })
+        }
     }
 
     /// The nearest part to a number in 0..=1.

@@ -29,5 +29,5 @@ pub use guard::{Guard, SLACK_PERIOD, Slack, ZoneGuard, client_rate};
 pub use headroom::{FirstExcess, Grants, LearnedDepth, ZoneClaimant, divide_room};
 pub use parameters::Parameters;
 pub use smoothing::smoothed;
-pub use weight::{InvalidWeight, Weight};
+pub use weight::Weight;
 pub use zones::{Child, Part, Share, Sharing, Whole, presence};

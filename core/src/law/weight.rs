@@ -1,16 +1,13 @@
 //! The weight of a tenant in weighted max-min fairness.
 
+use crate::quantity::OutOfRange;
+
 /// A tenant's share relative to the others: in [`Weight::MIN`]..=[`Weight::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Weight(f64);
 
 // Never NaN.
 impl Eq for Weight {}
-
-/// A number outside the range of weights.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("a weight lies in 0.000001..=1000000, not {0}")]
-pub struct InvalidWeight(f64);
 
 // === impl Weight ===
 
@@ -26,8 +23,12 @@ impl Weight {
     ///
     /// # Errors
     /// Outside [`Weight::MIN`]..=[`Weight::MAX`], or not a number.
-    pub fn new(weight: f64) -> Result<Self, InvalidWeight> {
-        if (Self::MIN..=Self::MAX).contains(&weight) { Ok(Self(weight)) } else { Err(InvalidWeight(weight)) }
+    pub fn new(weight: f64) -> Result<Self, OutOfRange> {
+        if (Self::MIN..=Self::MAX).contains(&weight) {
+            Ok(Self(weight))
+        } else {
+            Err(OutOfRange { range: "a weight lies in 0.000001..=1000000", got: weight })
+        }
     }
 
     /// The weight as a number.

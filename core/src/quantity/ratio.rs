@@ -2,17 +2,12 @@
 
 use std::fmt;
 
-use crate::quantity::Rate;
+use super::{OutOfRange, Rate};
 
 /// The probability of refusal, in units of 2^-31: 0 admits all, 2^31 refuses all, larger values cannot be
 /// built.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DropRatio(u32);
-
-/// A number that cannot be a drop ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a drop ratio is at most 2^31 (which means 1), not {0}")]
-pub struct InvalidRatio(u32);
 
 impl DropRatio {
     /// Refuse nothing.
@@ -27,8 +22,12 @@ impl DropRatio {
     /// # Errors
     /// When it is above 2^31.
     #[inline]
-    pub const fn new(units: u32) -> Result<Self, InvalidRatio> {
-        if units <= Self::ONE { Ok(Self(units)) } else { Err(InvalidRatio(units)) }
+    pub const fn new(units: u32) -> Result<Self, OutOfRange> {
+        if units <= Self::ONE {
+            Ok(Self(units))
+        } else {
+            Err(OutOfRange { range: "a drop ratio is at most 2^31 (which means 1)", got: units as f64 })
+        }
     }
 
     /// Makes a ratio of units of 2^-31; more than 2^31 count as a ratio of 1.
@@ -92,7 +91,7 @@ mod tests {
     #[test]
     fn units_above_one_are_refused() {
         assert_eq!(DropRatio::new(1 << 31).unwrap(), DropRatio::ALL);
-        assert_eq!(DropRatio::new((1 << 31) + 1).unwrap_err(), InvalidRatio((1 << 31) + 1));
+        assert!(DropRatio::new((1 << 31) + 1).is_err());
         assert!(DropRatio::new(u32::MAX).is_err());
     }
 

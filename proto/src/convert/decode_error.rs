@@ -1,11 +1,7 @@
 //! Reasons to reject a message before any of it reaches a state machine.
 
-use plimsoll_core::directive::{InvalidNewShare, InvalidPoolDepth};
-use plimsoll_core::law::InvalidWeight;
-use plimsoll_core::law::presence::InvalidPresences;
-use plimsoll_core::law::tail::InvalidStanding;
 use plimsoll_core::names::InvalidName;
-use plimsoll_core::quantity::{InvalidRate, InvalidRatio};
+use plimsoll_core::quantity::{InvalidRate, OutOfRange};
 use plimsoll_core::quota::{InvalidBucketQuotas, InvalidQuota, InvalidQuotaRate};
 
 /// A message that is out of range. It is rejected and counted, and changes nothing.
@@ -19,27 +15,12 @@ pub enum DecodeError {
         /// The rule that the name breaks.
         source: InvalidName,
     },
-    /// A drop ratio above 1.
-    #[error("ratio: {0}")]
-    Ratio(#[from] InvalidRatio),
+    /// A number outside of the range of its quantity.
+    #[error("{0}")]
+    Range(#[from] OutOfRange),
     /// A number that is not a rate.
     #[error("rate: {0}")]
     Rate(#[from] InvalidRate),
-    /// A number that is not a weight.
-    #[error("weight: {0}")]
-    Weight(#[from] InvalidWeight),
-    /// Fewer presences than one.
-    #[error("presences: {0}")]
-    Presences(#[from] InvalidPresences),
-    /// A factor on the depth of pools outside 1 to 12.
-    #[error("pool.depth_milli: {0}")]
-    PoolDepth(#[from] InvalidPoolDepth),
-    /// A part of new traffic above the whole.
-    #[error("new_share: {0}")]
-    NewShare(#[from] InvalidNewShare),
-    /// A standing that no name has.
-    #[error("standings: {0}")]
-    Standing(#[from] InvalidStanding),
     /// A quota without tokens or time, or with too many.
     #[error("quotas: {0}")]
     QuotaRate(#[from] InvalidQuotaRate),

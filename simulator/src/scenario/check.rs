@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_core::decision::Mode;
 use plimsoll_core::names::{Bucket, Name, Tenant};
 use plimsoll_policy::{Document, Fault, Field, Number, ONE_CLASS_TENANTS, Policy, Source};
 
@@ -233,8 +232,7 @@ fn place(
     };
     let at = buckets.iter().position(|known| known.name == name).unwrap_or_else(|| {
         let limit = protected.limit().per_second().map(|rate| rate.per_second());
-        let observes = protected.mode != Mode::Enforce || policy.kill_switch();
-        buckets.push(TargetBucket { name, limit, tenants: Vec::new(), names: Vec::new(), observes });
+        buckets.push(TargetBucket { name, limit, tenants: Vec::new(), names: Vec::new() });
         buckets.len() - 1
     });
     let TargetBucket { tenants, names, .. } = &mut buckets[at];

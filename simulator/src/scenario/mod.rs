@@ -94,8 +94,6 @@ pub(crate) struct TargetBucket {
     pub(crate) tenants: Vec<Tenant>,
     /// By tenant: the number of its names whose requests are counted by name; 0 without names.
     pub(crate) names: Vec<usize>,
-    /// True if the bucket is not fully enforced, so that would-be drops are counted apart.
-    pub(crate) observes: bool,
 }
 
 /// One entry of `traffic`.

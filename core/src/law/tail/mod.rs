@@ -16,4 +16,4 @@ mod tests;
 pub use demand::{Cut, Demand, Spread, Tail};
 pub use growth::Growth;
 pub use memory::NameMemory;
-pub use standing::{Bin, InvalidStanding, Standing};
+pub use standing::{Bin, Standing};

@@ -1,5 +1,7 @@
 //! The standing of one unlisted name: whether its class knows it for long enough, and the bin of its rate.
 
+use crate::quantity::OutOfRange;
+
 /// The rate of the first bin in requests/s.
 const RATE_MIN: f64 = 0.05;
 /// The ratio between the rates of neighbouring bins.
@@ -10,11 +12,6 @@ const HYSTERESIS: f64 = 0.075;
 /// A bin of rates, each a tenth above the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bin(u8);
-
-/// A standing that no aggregator sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} is no code of a standing")]
-pub struct InvalidStanding(u32);
 
 /// The standing of a name. The default is that of a name that was never seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,9 +72,9 @@ impl Standing {
     ///
     /// # Errors
     /// If no standing has it.
-    pub const fn from_code(code: u32) -> Result<Self, InvalidStanding> {
+    pub const fn from_code(code: u32) -> Result<Self, OutOfRange> {
         if code > Self::CODE_MAX as u32 {
-            return Err(InvalidStanding(code));
+            return Err(OutOfRange { range: "a standing has a code that is known", got: code as f64 });
         }
         let bin = match code / 2 {
             0 => None,

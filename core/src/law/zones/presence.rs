@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::quantity::OutOfRange;
+
 /// The time for which a silent child counts in full.
 pub const HELD: Duration = Duration::from_secs(30);
 /// The time after which a silent child no longer counts.
@@ -20,11 +22,6 @@ pub fn presence(silent_for: Duration) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Presences(u32);
 
-/// A number that cannot be a sum of presences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a sum of presences is at least 1000 thousandths, not {0}")]
-pub struct InvalidPresences(u32);
-
 impl Presences {
     /// One child in full.
     pub const ONE: Self = Self(1_000);
@@ -33,8 +30,15 @@ impl Presences {
     ///
     /// # Errors
     /// Below 1000.
-    pub const fn new(thousandths: u32) -> Result<Self, InvalidPresences> {
-        if thousandths >= 1_000 { Ok(Self(thousandths)) } else { Err(InvalidPresences(thousandths)) }
+    pub const fn new(thousandths: u32) -> Result<Self, OutOfRange> {
+        if thousandths >= 1_000 {
+            Ok(Self(thousandths))
+        } else {
+            Err(OutOfRange {
+                range: "a sum of presences is at least 1000 thousandths",
+                got: thousandths as f64,
+            })
+        }
     }
 
     /// Sums presences; the result is at least one.
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn a_sum_below_one_is_refused() {
         for thousandths in [0, 1, 999] {
-            assert_eq!(Presences::new(thousandths), Err(InvalidPresences(thousandths)));
+            assert!(Presences::new(thousandths).is_err());
         }
         for thousandths in [1_000, 1_001, u32::MAX] {
             assert_eq!(Presences::new(thousandths).map(Presences::thousandths), Ok(thousandths));

@@ -33,14 +33,14 @@ fn check_directives_rejected(parts: Vec<wire::Directives>, error: &DecodeError) 
 #[test]
 fn directives_out_of_range_are_rejected() {
     let ratio = |units| directives(vec![bucket("b", vec![key("t", Some(units))])]);
-    let above = |units| DecodeError::Ratio(DropRatio::new(units).unwrap_err());
+    let above = |units| DecodeError::Range(DropRatio::new(units).unwrap_err());
     let mode = |value| directives(vec![wire::BucketDirective { mode: value, ..bucket("b", Vec::new()) }]);
     let enumeration = |value| DecodeError::Enumeration { field: "mode", value };
     let weight = |weight_nano| {
         let entitlement = Some(wire::Entitlement { weight_nano, ..wire::Entitlement::default() });
         directives(vec![bucket("b", vec![wire::KeyDirective { entitlement, ..key("t", None) }])])
     };
-    let no_weight = |weight| DecodeError::Weight(Weight::new(weight).unwrap_err());
+    let no_weight = |weight| DecodeError::Range(Weight::new(weight).unwrap_err());
     let hold = |milli| {
         let hold_milli_rps = Some(milli);
         directives(vec![wire::BucketDirective { hold_milli_rps, ..bucket("b", Vec::new()) }])
@@ -50,7 +50,7 @@ fn directives_out_of_range_are_rejected() {
         let presences_milli = Some(thousandths);
         directives(vec![wire::BucketDirective { presences_milli, ..bucket("b", Vec::new()) }])
     };
-    let no_presences = |thousandths| DecodeError::Presences(Presences::new(thousandths).unwrap_err());
+    let no_presences = |thousandths| DecodeError::Range(Presences::new(thousandths).unwrap_err());
     let percent = |canary_milli_percent| {
         directives(vec![wire::BucketDirective { canary_milli_percent, ..bucket("b", Vec::new()) }])
     };
@@ -160,7 +160,7 @@ fn depth_of_a_pool_outside_its_range_is_rejected() {
     for depth_milli in [0, 999, 12_001, u32::MAX] {
         let sent = wire::BucketDirective { pool: Some(pool(depth_milli)), ..bucket("b", Vec::new()) };
         let decoded = DirectivesDecoder::default().decode(directives(vec![sent]));
-        let error = DecodeError::PoolDepth(PoolDepth::new(depth_milli).unwrap_err());
+        let error = DecodeError::Range(PoolDepth::new(depth_milli).unwrap_err());
         assert_eq!(decoded.unwrap_err(), error);
     }
 }
