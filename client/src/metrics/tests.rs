@@ -111,8 +111,8 @@ fn registry_gathers_what_the_text_says() {
 mod facade {
     use std::sync::Mutex;
 
-    use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder};
-    use metrics::{SharedString, Unit};
+    use ::metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder};
+    use ::metrics::{SharedString, Unit};
 
     use super::*;
 
