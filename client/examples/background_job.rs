@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use plimsoll_client::{Limiter, Verdict};
+use plimsoll_client::{Limiter, Request, Verdict};
 
 /// The rows that the job sends, one admission each.
 const ROWS: usize = 20;
@@ -17,13 +17,13 @@ const DEADLINE: Duration = Duration::from_secs(30);
 async fn main() -> Result<(), Box<dyn Error>> {
     // The feed logs what keeps it from its aggregator, and what is wired wrongly.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let (limiter, feed) = Limiter::from_env("import")?.build()?;
-    let feed = feed.spawn()?;
+    let (limiter, feed) = Limiter::from_env("import").build()?;
 
     let writes = limiter.bucket("orders-write")?;
+    let turn = Request::new(&writes, "nightly-import").within(DEADLINE);
     let mut left = 0;
     for row in 0..ROWS {
-        match writes.admit_within("nightly-import", DEADLINE).await {
+        match limiter.check_async(&turn).await {
             Verdict::Admit => send(row).await,
             // Not sent. A later run of the job begins here.
             Verdict::Refuse(refusal) => {

@@ -15,7 +15,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use plimsoll_client::Limiter;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tower::ServiceBuilder;
@@ -24,13 +24,12 @@ use tower::ServiceBuilder;
 async fn main() -> Result<(), Box<dyn Error>> {
     // The feed logs what keeps it from its aggregator, and what is wired wrongly.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let (limiter, feed) = Limiter::from_env("shop")?.build()?;
-    let feed = feed.spawn()?;
+    let (limiter, feed) = Limiter::from_env("shop").build()?;
 
     let rules = [Rule::bucket("orders").path("/orders/{id}"), Rule::otherwise("rest")];
     let rules = Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?;
     // Any service of tower takes the place of the function.
-    let service = ServiceBuilder::new().layer(LoadShedLayer::new(rules)).service_fn(order);
+    let service = ServiceBuilder::new().layer(PlimsollLayer::new(rules)).service_fn(order);
 
     let address = std::env::var("SHOP_LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;

@@ -85,7 +85,7 @@ impl Limiter {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
+    /// let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").build()?;
     /// limiter.bucket("checkout")?;
     /// assert_eq!(limiter.status().buckets["checkout"].mode, "unknown");
     /// # Ok(()) }

@@ -257,7 +257,7 @@ impl Subscription {
     fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
         let problems = &self.table.problems;
         let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        match quotas.filter(|quotas| !quotas.is_empty() && !self.table.quotas.has_store()) {
+        match quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none()) {
             Some(_) => problems.raise(SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() }),
             None => problems.clear(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str()),
         }

@@ -68,7 +68,6 @@ impl ControlPlane {
         let table = Table::new(KEYS_MAX, 0, seed);
         table.hooks.seed(seed);
         let ledger = QuotaLedger::default();
-        table.quotas.set_store();
         table.layered.set_store(Store::Fake(ledger.clone()));
         Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default(), ledger }
     }
@@ -184,7 +183,8 @@ impl ControlPlane {
     /// # Errors
     /// When the bucket's name is invalid, or the limiter has no room for it.
     pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
-        Ok(self.limiter.bucket(bucket)?.key(tenant).counts().into())
+        let key = self.limiter.bucket(bucket)?.resolve(tenant).place.key;
+        Ok(self.table().counters.counts(key).into())
     }
 }
 
@@ -192,8 +192,7 @@ impl ControlPlane {
 
 impl ControlPlane {
     /// Gives a bucket an exact quota of `max` requests in every `every` for each tenant, by an in-memory store under the
-    /// virtual clock. It is asked by the middleware and by methods such as
-    /// [`admit_with_quotas`](crate::BucketHandle::admit_with_quotas).
+    /// virtual clock, for the middleware and [`Limiter::check_async`].
     ///
     /// # Errors
     /// When the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Request, Response};
-use plimsoll_client::middleware::{Head, LoadShedLayer, Rule, Rules, Tenant};
-use plimsoll_client::{KeyHandle, Limiter, TraceId};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_client::{Limiter, Request as Asked, TraceId};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -68,14 +68,14 @@ fn limiter(service: &str, refuses: DropRatio) -> Limiter {
     limiter
 }
 
-fn by_rule(service: &str, refuses: DropRatio) -> LoadShedLayer {
+fn by_rule(service: &str, refuses: DropRatio) -> PlimsollLayer {
     let limiter = limiter(service, refuses);
-    LoadShedLayer::new(Rules::new(&limiter, Tenant::default(), [Rule::bucket(service)]).unwrap())
+    PlimsollLayer::new(Rules::new(&limiter, Tenant::default(), [Rule::bucket(service)]).unwrap())
 }
 
-fn by_closure(service: &str, refuses: DropRatio) -> LoadShedLayer {
-    let key: KeyHandle = limiter(service, refuses).bucket(service).unwrap().key("default");
-    LoadShedLayer::new(move |_: Head<'_>| Some(key.clone()))
+fn by_closure(service: &str, refuses: DropRatio) -> PlimsollLayer {
+    let name = service.to_owned().leak();
+    PlimsollLayer::by(&limiter(service, refuses), move |_| Some(Asked::new(&*name, "default")))
 }
 
 /// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one
@@ -87,8 +87,8 @@ async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
         counter.fetch_add(1, Ordering::Relaxed);
         ready(Ok(Response::new(String::new())))
     });
-    let inner = by_closure("stock", ratio(5)).layer(work);
-    let mut outer = by_rule("shop", ratio(3)).layer(inner);
+    let inner = by_closure("stock", ratio(5)).either_body().layer(work);
+    let mut outer = by_rule("shop", ratio(3)).either_body().layer(inner);
     let mut admitted = 0;
     for request in requests {
         let response = outer.ready().await.unwrap().call(request).await.unwrap();
@@ -142,9 +142,8 @@ async fn request_that_counts_as_several_is_decided_by_its_trace() {
     let limiter = limiter("shop", ratio(5));
     let key = limiter.bucket("shop").unwrap().key("default");
     let rules = Rules::new(&limiter, Tenant::default(), [Rule::bucket("shop").cost(|_| 3)]).unwrap();
-    let of_closure = key.clone();
-    let closure = move |_: Head<'_>| Some((of_closure.clone(), 3));
-    for layer in [LoadShedLayer::new(rules), LoadShedLayer::new(closure)] {
+    let closure = PlimsollLayer::by(&limiter, |_| Some(Asked::new("shop", "default").cost(3)));
+    for layer in [PlimsollLayer::new(rules), closure].map(PlimsollLayer::either_body) {
         let before = key.counts();
         let mut service = layer
             .layer(service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(String::new())))));
@@ -174,7 +173,7 @@ async fn draw_key_of_the_fleet_reaches_every_limiter() {
     let key = COHERENCE.draw_key();
     for id in 1..=1_000 {
         let trace = TraceId::new(id);
-        let admits = |fleet: &Fleet| fleet.limiter.admit_traced("b", "acme", trace).is_admit();
+        let admits = |fleet: &Fleet| fleet.limiter.check(&Asked::new("b", "acme").trace(trace)).is_admit();
         let due = !coin::refuses(ratio(5), key.draw(trace.unwrap()));
         assert_eq!((admits(&one), admits(&other)), (due, due), "{id}");
     }

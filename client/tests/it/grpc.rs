@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_client::middleware::{ERROR_DOMAIN, LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{ERROR_DOMAIN, PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::{DropRatio, Metrics, TraceId};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
@@ -54,7 +54,7 @@ async fn shop() -> Shop {
         counter.fetch_add(1, Ordering::Relaxed);
         request
     });
-    let server = Server::builder().layer(LoadShedLayer::new(rules.unwrap())).layer(count).add_service(health);
+    let server = Server::builder().layer(PlimsollLayer::new(rules.unwrap()).either_body()).layer(count).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     Shop { fleet, address, channel: endpoint.connect().await.unwrap(), served }

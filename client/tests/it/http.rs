@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
@@ -35,10 +35,10 @@ struct Received {
 }
 
 async fn shop() -> Shop {
-    shop_with(|routes, layer| routes.layer(layer.same_body())).await
+    shop_with(|routes, layer| routes.layer(layer)).await
 }
 
-async fn shop_with(app: impl FnOnce(Router, LoadShedLayer) -> Router) -> Shop {
+async fn shop_with(app: impl FnOnce(Router, PlimsollLayer) -> Router) -> Shop {
     let fleet = Fleet::start(&["read", "write"]).await;
     let rules = Rules::new(
         &fleet.limiter,
@@ -55,7 +55,7 @@ async fn shop_with(app: impl FnOnce(Router, LoadShedLayer) -> Router) -> Shop {
         async move { ([("x-echo", request.headers()["x-text"].clone())], request.into_body()) }
     });
     let routes = Router::new().route("/orders/{id}", echo.clone()).route("/healthz", echo);
-    let app = app(routes, LoadShedLayer::new(rules.unwrap()));
+    let app = app(routes, PlimsollLayer::new(rules.unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, app).into_future());

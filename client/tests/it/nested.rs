@@ -4,11 +4,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, SameBody, Tenant};
-use plimsoll_client::{KeyHandle, Limiter};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::KeyHandle;
 use tower::ServiceExt;
 
-type Layer = LoadShedLayer<SameBody>;
+type Layer = PlimsollLayer;
 
 /// A place of the layer in an application whose orders are below `/api`.
 type Place = fn(Layer) -> Router;
@@ -47,10 +48,10 @@ struct App {
 
 impl App {
     fn new(place: Place, rule: Rule) -> Self {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let rules = Rules::new(&limiter, Tenant::default(), [rule, Rule::otherwise("rest")]).unwrap();
         let keys = ["orders", "rest"].map(|name| (name, limiter.bucket(name).unwrap().key("default")));
-        Self { router: place(LoadShedLayer::new(rules).same_body()), limiter, keys }
+        Self { router: place(PlimsollLayer::new(rules)), limiter, keys }
     }
 
     /// Sends a request; returns the bucket that counted it.
@@ -117,9 +118,9 @@ async fn route_rule_names_the_whole_template_and_needs_a_layer_inside_of_the_rou
 async fn layer_outside_of_every_router_is_a_setup_problem() {
     let rule = || Rule::bucket("orders").route("/api/orders/{id}");
     let around = |layer: &Layer| tower::Layer::layer(layer, orders().with_state::<()>(()));
-    let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     let rules = Rules::new(&limiter, Tenant::default(), [rule()]).unwrap();
-    let service = around(&LoadShedLayer::new(rules).same_body());
+    let service = around(&PlimsollLayer::new(rules));
     let problems =
         || limiter.setup_problems().iter().filter(|it| it.kind() == "route_outside_router").count();
     assert_eq!(problems(), 0);

@@ -8,8 +8,9 @@ use axum::extract::rejection::PathRejection;
 use axum::http::{Method, Request, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{any, get};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
-use plimsoll_client::{KeyHandle, Limiter};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::KeyHandle;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
@@ -90,10 +91,10 @@ struct Shop {
 
 impl Shop {
     fn new(routes: Router, rules: impl IntoIterator<Item = Rule>) -> Self {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let rules = Rules::new(&limiter, Tenant::default(), rules).unwrap();
         let keys = BUCKETS.map(|name| (name, limiter.bucket(name).unwrap().key("default"))).into();
-        Self { router: routes.layer(LoadShedLayer::new(rules).same_body()), keys }
+        Self { router: routes.layer(PlimsollLayer::new(rules)), keys }
     }
 
     /// Sends a request; returns the bucket of the handler that it reached, and the bucket that counted it.

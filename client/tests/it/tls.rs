@@ -64,13 +64,13 @@ impl Zonal {
     }
 
     fn builder(&self) -> LimiterBuilder {
-        let builder = Limiter::builder("shop").unwrap().aggregator(&self.address()).unwrap();
+        let builder = Limiter::builder("shop").aggregator(&self.address());
         builder.certificates(self.directory())
     }
 
     /// Starts a limiter with the bucket `api`.
     fn spawn(&self, builder: LimiterBuilder) -> Limiter {
-        let (limiter, feed) = builder.build().unwrap();
+        let (limiter, feed) = builder.build_detached().unwrap();
         limiter.bucket("api").unwrap();
         tokio::spawn(feed.run(self.aggregator.stop.child_token()));
         limiter
@@ -102,7 +102,7 @@ fn is_expired(health: &Health) -> bool {
 }
 
 fn admits(limiter: &Limiter) -> usize {
-    (0..1_000).filter(|_| limiter.admit("api", "acme").is_admit()).count()
+    (0..1_000).filter(|_| limiter.check(&plimsoll_client::Request::new("api", "acme")).is_admit()).count()
 }
 
 /// Returns the metrics page.
@@ -168,7 +168,7 @@ async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache(
     let zonal = Zonal::start().await;
     let cache = zonal.files.path().join("directives");
     zonal.certify(Validity::lasting(DAY));
-    let (limiter, feed) = zonal.builder().directive_cache(&cache).build().unwrap();
+    let (limiter, feed) = zonal.builder().directive_cache(&cache).build_detached().unwrap();
     limiter.bucket("api").unwrap();
     let running = feed.spawn().unwrap();
     zonal.aggregator.applied(zonal.post(ALL)).await;
@@ -235,7 +235,7 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
     // Plaintext where TLS is expected.
     let plain = Aggregator::start(|service| service).await;
     let builder =
-        Limiter::builder("shop").unwrap().aggregator(&format!("https://{}", plain.address)).unwrap();
+        Limiter::builder("shop").aggregator(&format!("https://{}", plain.address));
     let limiter = zonal.spawn(builder.certificates(zonal.directory()));
     until(&limiter, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
 }
@@ -245,20 +245,20 @@ async fn name_of_several_aggregators_is_reached_over_tls_if_there_are_certificat
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(DAY));
     let address = format!("dns://localhost:{}", zonal.aggregator.address.port());
-    let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap();
-    let limiter = zonal.spawn(builder.clone().certificates(zonal.directory()));
+    let builder = || Limiter::builder("shop").aggregator(&address);
+    let limiter = zonal.spawn(builder().certificates(zonal.directory()));
     zonal.aggregator.applied(zonal.post(ALL)).await;
     assert_eq!(admits(&limiter), 0);
     let endpoint = format!("plimsoll_endpoint_connected{{endpoint=\"{}\"}} 1\n", zonal.aggregator.address);
     assert!(page(&limiter).contains(&endpoint), "{}", page(&limiter));
-    let plain = zonal.spawn(builder);
+    let plain = zonal.spawn(builder());
     assert_eq!(plain.health().certificate, None);
 }
 
 /// Builds the limiter of the service `shop` in the zone `default` with the certificate in a directory.
 fn built(directory: &Path) -> BuildError {
-    let builder = Limiter::builder("shop").unwrap().aggregator("https://127.0.0.1:7410").unwrap();
-    builder.certificates(directory).build().err().unwrap()
+    let builder = Limiter::builder("shop").aggregator("https://127.0.0.1:7410");
+    builder.certificates(directory).build_detached().err().unwrap()
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn missing_file_and_service_that_no_certificate_can_name_are_refused_with_the_me
         assert!(text.contains(word), "{text}");
     }
     authority.write(files.path(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
-    let builder = Limiter::builder("shop:api").unwrap().aggregator("https://127.0.0.1:7410").unwrap();
-    let error = builder.certificates(files.path()).build().err().unwrap();
+    let builder = Limiter::builder("shop:api").aggregator("https://127.0.0.1:7410");
+    let error = builder.certificates(files.path()).build_detached().err().unwrap();
     assert!(matches!(error, BuildError::NoIdentity(_)) && error.to_string().contains("shop:api"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! Targets for files that a process wrote itself, and that a disk or a person may have changed. A checksum that no
 //! mutation meets is put right, so that what is behind it is reached.
 
-use plimsoll_client::parsers as client;
+use plimsoll_client::internals as client;
 use plimsoll_controller::parsers as controller;
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::exchange::Child;
@@ -39,7 +39,7 @@ pub(super) fn kept_directives(data: &[u8]) {
         for step in 1..4 {
             let now = later(START, 100 * step);
             subscription.on_tick(now);
-            let _ = (key.admit(), key.peek(), subscription.report(now));
+            let _ = (key.check(), key.peek(), subscription.report(now));
         }
     }
 }

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use plimsoll_client::{Decided, KeyRequest, Limiter, Peek, QuotaLeft, Reason, Refusal, Verdict};
+use plimsoll_client::internals::Decided;
+use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Refusal, Request, Verdict};
 use plimsoll_core::decision::WaitClass;
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
@@ -37,7 +38,7 @@ pub(super) struct Decision<'a> {
     pub(super) decided: Decided,
     /// The limit of the bucket in requests/s.
     pub(super) limit: Option<f64>,
-    pub(super) peek: Option<Peek>,
+    pub(super) peek: Peek,
     /// The exact quota with the least left, if the key admits the request.
     pub(super) left: Option<QuotaLeft>,
 }
@@ -70,7 +71,7 @@ impl<'a> Deciders<'a> {
             self.give_back(&decisions);
         }
         for decision in decisions.iter_mut().flatten().filter(|of| of.decided.verdict.is_admit()) {
-            decision.left = self.limiter.quota_left(decision.bucket, &decision.tenant);
+            decision.left = self.limiter.quota_left(&decision.key());
         }
         self.counters.on_request(overall(&decisions));
         decisions
@@ -110,7 +111,7 @@ impl<'a> Deciders<'a> {
             hits,
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
-            peek: self.limiter.peek(bucket, &tenant),
+            peek: self.limiter.peek(&Request::new(bucket, &tenant)),
             tenant,
             left: None,
         })
@@ -127,7 +128,7 @@ impl<'a> Deciders<'a> {
                 continue;
             };
             own.is_exceeded = true;
-            let is_enforced = decision.peek.is_some_and(|peek| peek.enforced);
+            let is_enforced = decision.peek.enforced;
             self.counters.on_own_limit(is_enforced);
             if is_enforced {
                 is_refused = true;
@@ -143,15 +144,15 @@ impl<'a> Deciders<'a> {
     /// Asks the keys of all descriptors together, and then their exact quotas. Returns true if all admit the request.
     async fn ask_keys(&self, decisions: &mut Decisions<'a>) -> bool {
         if let [Some(decision)] = decisions.as_mut_slice() {
-            decision.set(self.limiter.decide_with_quotas(decision.key(), None).await);
+            let decided = self.limiter.explain(&decision.key()).await;
+            decision.set(decided);
             return decision.decided.verdict.is_admit();
         }
-        let keys: SmallVec<[KeyRequest<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
+        let keys: SmallVec<[Request<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
         if keys.is_empty() {
             return true;
         }
-        let mut decided = Vec::with_capacity(keys.len());
-        self.limiter.decide_together_with_quotas(&keys, None, &mut decided).await;
+        let decided = self.limiter.explain_each(&Request::all(&keys)).await;
         drop(keys);
         let is_admitted = decided.iter().all(|decided| decided.verdict.is_admit());
         for (decision, decided) in decisions.iter_mut().flatten().zip(decided) {
@@ -171,8 +172,8 @@ impl<'a> Deciders<'a> {
 }
 
 impl Decision<'_> {
-    fn key(&self) -> KeyRequest<'_> {
-        KeyRequest { bucket: self.bucket, tenant: &self.tenant, cost: self.cost }
+    fn key(&self) -> Request<'_> {
+        Request::new(self.bucket, &self.tenant).cost(self.cost)
     }
 
     /// Takes over the decision of the bucket. A refusal by the descriptor's own limit that was withheld stays known.

@@ -65,8 +65,8 @@ struct Allowed {
 }
 
 impl Shared {
-    /// Asks the store for what the leases do not cover.
-    pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime) -> Taking {
+    /// Asks the store for what the leases do not cover, for a request that waits.
+    pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime, waits: bool) -> Taking {
         let mut request =
             Request { shared: Arc::clone(self), has: Vec::new(), open: Vec::new(), allowed: Vec::new() };
         for need in needs {
@@ -81,7 +81,7 @@ impl Shared {
                 request.open.push(Open { at: need.at, cost: need.cost, ask });
             }
         }
-        let is_possible = !self.is_closed() && Handle::try_current().is_ok();
+        let is_possible = waits && !self.is_closed() && Handle::try_current().is_ok();
         let counted = if is_possible { Arc::clone(&self.waiting).try_acquire_owned().ok() } else { None };
         // A breaker that is open decides about its keys at once.
         let without = |open: &mut Open| counted.is_none() || !self.passes(&open.ask);
@@ -91,7 +91,11 @@ impl Shared {
             } else {
                 Failure::Open
             });
-            if !request.is_allowed(&open, now) {
+            let is_allowed = request.is_allowed(&open, now);
+            if !waits {
+                self.lead(&open.ask, now);
+            }
+            if !is_allowed {
                 return Taking::Ready(request.refused(&open, Reason::QuotaDegraded, None));
             }
         }
@@ -116,6 +120,14 @@ impl Shared {
                     false => request.refused(&open, Reason::QuotaDegraded, None),
                 })
             }
+        }
+    }
+
+    /// Begins a call for the requests of a key that do not wait, so that later ones find a lease or a refusal.
+    fn lead(self: &Arc<Self>, ask: &Ask, now: MonoTime) {
+        let id = self.book.id(&ask.quota, &ask.tenant);
+        if let Some(demand) = self.book.with(&id, now, |holding| holding.lead(&ask.quota, now)).flatten() {
+            self.fly(&id, demand);
         }
     }
 

@@ -91,18 +91,13 @@ impl Source {
 /// Returns the calls that wait, or have waited, for their turn.
 fn waits(table: &Table) -> [Family; 2] {
     let waiting = &table.waiting;
-    let ended = [
-        ("admitted", waiting.admitted()),
-        ("timed_out", waiting.timed_out()),
-        ("overflowed", waiting.overflowed()),
-    ];
-    let ended = ended.map(|(result, waits)| (vec![result.to_owned()], waits));
-    let help = "Calls of admit_within that are not admitted at once and have ended, by result (admitted, timed_out, \
+    let ended = waiting.results().map(|(result, waits)| (vec![result.to_owned()], waits));
+    let help = "Requests that were not admitted immediately and waited, by result (admitted, timed_out, \
                 overflowed: too many waited).";
     [
         Family::gauge(
             "plimsoll_waiters",
-            "Calls of admit_within that wait for their turn.",
+            "Requests that wait for their turn.",
             &[],
             plain(waiting.waiters() as f64),
         ),

@@ -20,7 +20,7 @@ pub(super) fn families(table: &Table) -> [Family; 8] {
         Family::counter(
             "plimsoll_quota_store_requests_total",
             "Calls to the store of exact quotas by result (granted, refused, and the failures; not_asked: the circuit \
-             breaker was open).",
+             breaker was open, or the request did not wait).",
             &["result"],
             counters.map(|counters| labelled(&counters.requests)).unwrap_or_default(),
         ),

@@ -14,15 +14,11 @@ mod template;
 pub use error::{PathFault, RulesError};
 pub use rule::Rule;
 
-use std::sync::Arc;
-
 use readings::each_reading;
 use resolved::{Resolved, Target};
 
-use super::request::trace::trace_of;
-use super::{Charge, Decision, Extract, Head, Pass, Tenant, stacked};
-use crate::hot::table::Table;
-use crate::{KeyRequest, Limiter};
+use super::{Head, Pass, Tenant};
+use crate::{Limiter, Request};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 ///
@@ -38,7 +34,7 @@ use crate::{KeyRequest, Limiter};
 /// has stripped and the whole one.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    table: Arc<Table>,
+    pub(super) limiter: Limiter,
     tenant: Tenant,
     rules: Vec<Resolved>,
     limits_preflights: bool,
@@ -74,7 +70,7 @@ impl Rules {
         let rules = check::check(rules)?.into_iter().map(|rule| Resolved::new(limiter, &tenant, rule));
         let rules = rules.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            table: Arc::clone(&limiter.table),
+            limiter: limiter.clone(),
             tenant,
             limits_preflights: false,
             ignores_case: false,
@@ -166,24 +162,36 @@ impl Rules {
         let routes = || self.rules.iter().filter_map(Resolved::route).map(str::to_owned);
         let route = request.extensions.get::<axum::extract::MatchedPath>();
         if route.is_some() {
-            self.outside.note_route(&self.table, routes());
+            self.outside.note_route(&self.limiter.table, routes());
         } else {
             let in_router = request.extensions.get::<axum::extract::OriginalUri>().is_some();
-            self.outside.note_routeless(&self.table, in_router, routes());
+            self.outside.note_routeless(&self.limiter.table, in_router, routes());
         }
         route.map(axum::extract::MatchedPath::as_str)
     }
 
     /// Compares a request with the rules for a caller that decides by itself, such as one that answers for other
-    /// services: calls `with` with the request's key, or returns why the request passes without a decision, which is
-    /// counted as for a layer.
+    /// services: calls `with` with what the request counts for, or returns why the request passes without a decision, which
+    /// is counted as for a layer.
     ///
     /// # Errors
     /// When no rule matches the request, a rule exempts it, or it is a CORS preflight.
-    pub fn ask<R>(&self, request: Head<'_>, with: impl FnOnce(KeyRequest<'_>) -> R) -> Result<R, Pass> {
-        let target = self.target(request).inspect_err(|pass| self.table.passes.count(*pass))?;
-        let (bucket, cost) = (target.bucket.name(), target.cost(request));
-        Ok(self.tenant.with(request, |tenant| with(KeyRequest { bucket, tenant, cost })))
+    pub fn ask<R>(&self, head: Head<'_>, with: impl FnOnce(&Request<'_>) -> R) -> Result<R, Pass> {
+        self.ask_uncounted(head, with).inspect_err(|pass| self.limiter.table.passes.count(*pass))
+    }
+
+    #[inline]
+    pub(in crate::middleware) fn ask_uncounted<R>(
+        &self,
+        head: Head<'_>,
+        with: impl FnOnce(&Request<'_>) -> R,
+    ) -> Result<R, Pass> {
+        let target = self.target(head)?;
+        let cost = target.cost(head);
+        Ok(match &target.key {
+            Some(key) => with(&Request::of_key(key).cost(cost)),
+            None => self.tenant.with(head, |tenant| with(&Request::new(&target.bucket, tenant).cost(cost))),
+        })
     }
 
     /// Returns the target of a request, or the reason why it has none.
@@ -201,43 +209,6 @@ impl Rules {
 
     fn is_exempt(&self, request: Head<'_>) -> bool {
         !self.limits_preflights && request.is_preflight()
-    }
-}
-
-impl Extract for Rules {
-    fn extract(&self, request: Head<'_>) -> Option<Charge> {
-        let target = self.target(request).ok()?;
-        let key = target.key().cloned();
-        let key = key.unwrap_or_else(|| self.tenant.with(request, |tenant| target.bucket.key(tenant)));
-        Some(Charge::new(key, target.cost(request)))
-    }
-
-    fn decide(&self, request: Head<'_>) -> Decision {
-        let target = match self.target(request) {
-            Ok(target) => target,
-            Err(pass) => return Decision::passed(&self.table, pass),
-        };
-        let bucket = &target.bucket;
-        if stacked::is_counted(request, &bucket.table, bucket.place.bucket) {
-            return Decision::passed(&self.table, Pass::CountedBefore);
-        }
-        let (cost, trace) = (target.cost(request), || trace_of(request));
-        match target.key() {
-            Some(key) => {
-                if let Some(step) = key.step_by_quotas(cost, trace) {
-                    return Decision::of_step(step, key.recorder(), || bucket.clone());
-                }
-                let verdict = key.admit_cost_by_trace(cost, trace);
-                Decision::of(verdict, || key.recorder(), || bucket.clone())
-            }
-            None => self.tenant.with(request, |tenant| {
-                if let Some(step) = bucket.step_by_quotas(tenant, cost, trace) {
-                    return Decision::of_step(step, bucket.recorder_of(tenant), || bucket.clone());
-                }
-                let verdict = bucket.admit_cost_by_trace(tenant, cost, trace);
-                Decision::of(verdict, || bucket.recorder_of(tenant), || bucket.clone())
-            }),
-        }
     }
 }
 

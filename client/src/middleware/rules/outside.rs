@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn layer_outside_of_the_router_raises_a_problem_for_each_route() {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let problems = || problems_of(&limiter);
         let outside = Outside::default();
         (0..3).for_each(|_| outside.note_routeless(&limiter.table, false, routes()));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn requests_that_no_route_takes_raise_a_problem_only_without_any_other() {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let problems = || problems_of(&limiter).len();
         let missed = |outside: &Outside, times| {
             (0..times).for_each(|_| outside.note_routeless(&limiter.table, true, routes()));

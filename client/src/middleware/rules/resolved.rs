@@ -8,7 +8,8 @@ use super::pattern::PathPattern;
 use super::readings::Reading;
 use super::rule::Cost;
 use crate::middleware::{Head, Tenant};
-use crate::{BucketHandle, KeyHandle, Limiter};
+use crate::limiter::KeyHandle;
+use crate::{BucketHandle, Limiter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
@@ -24,7 +25,7 @@ pub(super) struct Resolved {
 pub(super) struct Target {
     pub(super) bucket: BucketHandle,
     /// The key of every request, where all requests have one tenant.
-    key: Option<KeyHandle>,
+    pub(super) key: Option<KeyHandle>,
     cost: Option<Cost>,
 }
 
@@ -40,7 +41,7 @@ impl Resolved {
                 let bucket = limiter.bucket(&bucket);
                 let bucket = bucket.map_err(|source| RulesError::Bucket { rule: name, source })?;
                 bucket.table.responses.prepare(bucket.place.bucket as usize);
-                let key = tenant.constant_name().map(|tenant| bucket.key(tenant));
+                let key = tenant.constant_name().map(|tenant| bucket.resolve(tenant));
                 Some(Target { bucket, key, cost: rule.cost })
             }
         };
@@ -80,11 +81,6 @@ impl Resolved {
 }
 
 impl Target {
-    /// Returns the key of every request, where all requests have one tenant.
-    pub(super) const fn key(&self) -> Option<&KeyHandle> {
-        self.key.as_ref()
-    }
-
     /// Returns the number of requests that a request counts as.
     #[inline]
     pub(super) fn cost(&self, request: Head<'_>) -> u32 {

@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_millis(50);
 pub(super) struct Resolved(pub(super) Arc<str>);
 
 /// Looks the tenant of each request up by a future, such as one that asks a cache or a database, for
-/// [`Tenant::resolved`](super::Tenant::resolved). It belongs outside of the [`LoadShedLayer`](crate::middleware::LoadShedLayer).
+/// [`Tenant::resolved`](super::Tenant::resolved). It belongs outside of the [`PlimsollLayer`](crate::middleware::PlimsollLayer).
 ///
 /// The look-up runs **before** requests are shed, also for those that are refused, so it must be cheap under overload:
 /// cache its results, refusals to find one as well. A look-up that takes longer than its
@@ -33,11 +33,11 @@ pub(super) struct Resolved(pub(super) Arc<str>);
 /// ```
 /// use axum::{Router, routing::get};
 /// use plimsoll_client::Limiter;
-/// use plimsoll_client::middleware::{Head, LoadShedLayer, ResolveTenantLayer, Rule, Rules, Tenant};
+/// use plimsoll_client::middleware::{Head, PlimsollLayer, ResolveTenantLayer, Rule, Rules, Tenant};
 /// # async fn ask_cache(key: String) -> Option<String> { Some(key) }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let (limiter, _feed) = Limiter::builder("shop")?.build()?;
+/// # let (limiter, _feed) = Limiter::builder("shop").build()?;
 /// let resolve = ResolveTenantLayer::new(|request: Head<'_>| {
 ///     let key = request.header("x-api-key").map(str::to_owned);
 ///     async move { ask_cache(key?).await }
@@ -45,7 +45,7 @@ pub(super) struct Resolved(pub(super) Arc<str>);
 /// let rules = Rules::new(&limiter, Tenant::resolved(), [Rule::otherwise("shop")])?;
 /// let app: Router = Router::new()
 ///     .route("/", get(|| async { "hello" }))
-///     .layer(LoadShedLayer::new(rules).same_body())
+///     .layer(PlimsollLayer::new(rules))
 ///     .layer(resolve);
 /// # drop(app);
 /// # Ok(()) }

@@ -1,6 +1,7 @@
 //! Coherent coins: decisions by the trace of a request, under the key and salt of the fleet.
 
 use super::*;
+use crate::hot::decision::Part;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::trace::TraceId;
 
@@ -159,7 +160,7 @@ fn several_keys_of_a_request_share_the_draw_of_its_trace() {
         let mut all = Vec::new();
         for id in 1..=400 {
             let desk = DecideCtx { counters: slab.block(0), draws: &mut client.draws };
-            all.push(!client.table.decide_all(targets, trace(id), desk).is_admit());
+            all.push(!client.table.decide_parts(&mut targets.map(|target| Part::new(target, 1)), trace(id), desk).0.is_admit());
         }
         all
     };

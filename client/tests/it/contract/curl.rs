@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_client::Reason;
-use plimsoll_client::middleware::{Head, LoadShedLayer};
+use plimsoll_client::Request;
+use plimsoll_client::middleware::PlimsollLayer;
 use plimsoll_client::testing::ControlPlane;
 
 use super::{python, serve};
@@ -16,12 +17,11 @@ async fn refusing_once() -> (SocketAddr, Arc<AtomicUsize>) {
     let plane = ControlPlane::new(7);
     plane.refuse("first", Reason::ClusterOverload).unwrap();
     let limiter = plane.limiter();
-    let (first, others) = (limiter.bucket("first").unwrap(), limiter.bucket("others").unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&requests);
-    let layer = LoadShedLayer::new(move |_: Head<'_>| {
-        let bucket = if counter.fetch_add(1, Ordering::Relaxed) == 0 { &first } else { &others };
-        Some(bucket.key("acme"))
+    let layer = PlimsollLayer::by(&limiter, move |_| {
+        let bucket = if counter.fetch_add(1, Ordering::Relaxed) == 0 { "first" } else { "others" };
+        Some(Request::new(bucket, "acme"))
     });
     (serve(layer).await, requests)
 }

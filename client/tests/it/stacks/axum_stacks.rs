@@ -6,7 +6,7 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router, ServiceExt, middleware};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
@@ -66,7 +66,7 @@ fn stacks() -> Vec<Stack> {
             serve: |listener, shed| {
                 serve(
                     listener,
-                    routes().layer(shed.same_body()).layer(cors()).layer(TraceLayer::new_for_http()),
+                    routes().layer(shed).layer(cors()).layer(TraceLayer::new_for_http()),
                 );
             },
             cors: Cors::Outside,
@@ -74,7 +74,7 @@ fn stacks() -> Vec<Stack> {
         },
         Stack {
             name: "CORS inside",
-            serve: |listener, shed| serve(listener, routes().layer(cors()).layer(shed)),
+            serve: |listener, shed| serve(listener, routes().layer(cors()).layer(shed.either_body())),
             cors: Cors::Inside,
             ..Stack::default()
         },
@@ -84,7 +84,7 @@ fn stacks() -> Vec<Stack> {
                 let layers = ServiceBuilder::new()
                     .layer(TraceLayer::new_for_http())
                     .layer(timeout())
-                    .layer(shed)
+                    .layer(shed.either_body())
                     .layer(CompressionLayer::new());
                 serve(listener, routes().layer(layers));
             },
@@ -93,13 +93,13 @@ fn stacks() -> Vec<Stack> {
         },
         Stack {
             name: "compression outside",
-            serve: |listener, shed| serve(listener, routes().layer(shed).layer(CompressionLayer::new())),
+            serve: |listener, shed| serve(listener, routes().layer(shed.either_body()).layer(CompressionLayer::new())),
             ..Stack::default()
         },
         Stack {
             name: "limiter outside of the timeout",
             serve: |listener, shed| {
-                serve(listener, routes().layer(ServiceBuilder::new().layer(shed).layer(timeout())));
+                serve(listener, routes().layer(ServiceBuilder::new().layer(shed.either_body()).layer(timeout())));
             },
             late: Some(504),
             ..Stack::default()
@@ -107,7 +107,7 @@ fn stacks() -> Vec<Stack> {
         Stack {
             name: "the whole router behind the limiter, with trimmed slashes",
             serve: |listener, shed| {
-                let app = NormalizePathLayer::trim_trailing_slash().layer(shed.same_body().layer(routes()));
+                let app = NormalizePathLayer::trim_trailing_slash().layer(shed.layer(routes()));
                 let app = ServiceExt::<Request>::into_make_service(app);
                 tokio::spawn(axum::serve(listener, app).into_future());
             },
@@ -125,7 +125,7 @@ fn stacks() -> Vec<Stack> {
                     .layer(served_by())
                     .layer(cors())
                     .layer(CatchPanicLayer::new())
-                    .layer(shed)
+                    .layer(shed.either_body())
                     .layer(RequestBodyLimitLayer::new(1_024))
                     .layer(timeout());
                 serve(listener, routes().layer(layers));
@@ -140,7 +140,7 @@ fn stacks() -> Vec<Stack> {
             name: "the same layers inside of the limiter",
             serve: |listener, shed| {
                 let layers = ServiceBuilder::new()
-                    .layer(shed)
+                    .layer(shed.either_body())
                     .layer(TraceLayer::new_for_http())
                     .layer(CatchPanicLayer::new())
                     .layer(RequestBodyLimitLayer::new(1_024))
@@ -155,14 +155,14 @@ fn stacks() -> Vec<Stack> {
         Stack {
             name: "concurrency limit outside",
             serve: |listener, shed| {
-                serve(listener, routes().layer(shed).layer(ConcurrencyLimitLayer::new(64)));
+                serve(listener, routes().layer(shed.either_body()).layer(ConcurrencyLimitLayer::new(64)));
             },
             ..Stack::default()
         },
         Stack {
             name: "concurrency limit inside",
             serve: |listener, shed| {
-                let layers = ServiceBuilder::new().layer(shed).layer(ConcurrencyLimitLayer::new(64));
+                let layers = ServiceBuilder::new().layer(shed.either_body()).layer(ConcurrencyLimitLayer::new(64));
                 serve(listener, routes().layer(layers));
             },
             ..Stack::default()
@@ -172,7 +172,7 @@ fn stacks() -> Vec<Stack> {
             serve: |listener, shed| {
                 let handled = HandleErrorLayer::new(async |_: BoxError| StatusCode::GATEWAY_TIMEOUT);
                 let layers =
-                    ServiceBuilder::new().layer(handled).layer(shed).layer(TowerTimeoutLayer::new(TIMEOUT));
+                    ServiceBuilder::new().layer(handled).layer(shed.either_body()).layer(TowerTimeoutLayer::new(TIMEOUT));
                 serve(listener, routes().layer(layers));
             },
             late: Some(504),
@@ -183,7 +183,7 @@ fn stacks() -> Vec<Stack> {
             serve: |listener, shed| {
                 let pass = async |request: Request, next: middleware::Next| next.run(request).await;
                 let app =
-                    routes().layer(middleware::from_fn(pass)).layer(shed).layer(middleware::from_fn(pass));
+                    routes().layer(middleware::from_fn(pass)).layer(shed.either_body()).layer(middleware::from_fn(pass));
                 serve(listener, app);
             },
             ..Stack::default()
@@ -200,15 +200,15 @@ async fn stacks_of_axum_compose_and_behave() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compressed_responses_are_whole_on_both_sides_of_the_limiter() {
-    let inside = |listener: TcpListener, shed: LoadShedLayer| {
-        serve(listener, routes().layer(CompressionLayer::new()).layer(shed));
+    let inside = |listener: TcpListener, shed: PlimsollLayer| {
+        serve(listener, routes().layer(CompressionLayer::new()).layer(shed.either_body()));
     };
-    let outside = |listener: TcpListener, shed: LoadShedLayer| {
-        serve(listener, routes().layer(shed).layer(CompressionLayer::new()));
+    let outside = |listener: TcpListener, shed: PlimsollLayer| {
+        serve(listener, routes().layer(shed.either_body()).layer(CompressionLayer::new()));
     };
     for (name, side, refusal_encoding) in [
-        ("inside", inside as fn(TcpListener, LoadShedLayer), None),
-        ("outside", outside as fn(TcpListener, LoadShedLayer), Some("gzip")),
+        ("inside", inside as fn(TcpListener, PlimsollLayer), None),
+        ("outside", outside as fn(TcpListener, PlimsollLayer), Some("gzip")),
     ] {
         let shop = Shop::start(side).await;
         shop.enforce(ALL).await;
@@ -224,7 +224,7 @@ async fn compressed_responses_are_whole_on_both_sides_of_the_limiter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trimmed_slashes_count_for_the_trimmed_path() {
     let shop = Shop::start(|listener, shed| {
-        let app = NormalizePathLayer::trim_trailing_slash().layer(shed.same_body().layer(routes()));
+        let app = NormalizePathLayer::trim_trailing_slash().layer(shed.layer(routes()));
         let app = ServiceExt::<Request>::into_make_service(app);
         tokio::spawn(axum::serve(listener, app).into_future());
     })
@@ -240,12 +240,12 @@ async fn nested_routers_have_layers_of_their_own_behind_authentication() {
     let fleet = Fleet::start(&["orders", "reports"]).await;
     let shed = |bucket, path| {
         let tenant = Tenant::extension(|account: &Account| Some(&account.0));
-        LoadShedLayer::new(Rules::new(&fleet.limiter, tenant, [Rule::bucket(bucket).path(path)]).unwrap())
+        PlimsollLayer::new(Rules::new(&fleet.limiter, tenant, [Rule::bucket(bucket).path(path)]).unwrap())
     };
     let account = any(async |Extension(account): Extension<Account>| account.0);
     // A rule names the whole path, or the part that the nested router sees.
     let orders = Router::new().route("/{id}", account.clone()).layer(shed("orders", "/orders/{id}"));
-    let reports = Router::new().route("/daily", account).layer(shed("reports", "/daily").same_body());
+    let reports = Router::new().route("/daily", account).layer(shed("reports", "/daily"));
     let app = Router::new()
         .nest("/orders", orders)
         .nest("/reports", reports)
