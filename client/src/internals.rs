@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plimsoll_core::decision::Verdict;
 use plimsoll_core::report::{Counts, Identity};
 
-use crate::feed::cache::{Owner, Snapshot};
+use crate::feed::cache::{self, Owner};
 use crate::hot::decision::DecideCtx;
 use crate::hot::rng::SeededDraws;
 use crate::hot::table::Table;
@@ -23,7 +23,12 @@ impl Limiter {
     /// the hashes of names. `threads` threads at a time have counters of their own; 0 is enough where only
     /// [shards](Shard) decide.
     #[must_use]
-    pub fn without_transport(identity: Identity, keys_max: usize, threads: usize, seed: u64) -> (Self, Subscription) {
+    pub fn without_transport(
+        identity: Identity,
+        keys_max: usize,
+        threads: usize,
+        seed: u64,
+    ) -> (Self, Subscription) {
         let table = Arc::new(Table::new(keys_max, threads, seed));
         let subscription = Subscription::new(identity, Arc::clone(&table));
         (Self { table, control: None }, subscription)
@@ -100,16 +105,16 @@ impl Shard {
     }
 }
 
-/// Starts a client from the text of a directive cache, if it can be read.
-pub fn restore(subscription: &mut Subscription, identity: Identity, text: &str) {
+/// Starts a client from the content of a directive cache, if it can be read.
+pub fn restore(subscription: &mut Subscription, identity: Identity, bytes: &[u8]) {
     let owner = Owner { service: identity.service, zone: identity.zone };
-    if let Ok((snapshot, _)) = Snapshot::of_text(text, &owner) {
-        subscription.restore(snapshot);
+    if let Ok((directives, _)) = cache::read(bytes, &owner) {
+        subscription.restore(directives);
     }
 }
 
 /// Puts the first line of a cache file before a body.
 #[must_use]
-pub fn with_checksum(body: &str) -> String {
-    crate::feed::cache::with_checksum(body)
+pub fn with_checksum(body: &[u8]) -> Vec<u8> {
+    cache::with_checksum(body)
 }

@@ -43,11 +43,11 @@
 mod builder;
 mod feed;
 mod hot;
-mod interner;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod internals;
+mod interner;
 mod limiter;
 mod metrics;
 #[cfg(feature = "middleware")]
@@ -63,8 +63,8 @@ pub use feed::{CertificateHealth, Feed, FeedError, FeedHandle, FeedState, Flushe
 #[cfg(feature = "quota")]
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
-    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT, Limiter,
-    ObservedResponse, Peek, ProblemStatus, QuotaLeft, Request, Status,
+    BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT,
+    Limiter, ObservedResponse, Peek, ProblemStatus, QuotaLeft, Request, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
@@ -75,9 +75,9 @@ pub use plimsoll_core::quantity::{DropRatio, InvalidRate};
 #[cfg(feature = "tls")]
 pub use plimsoll_tls::CertificatesError;
 pub use setup::SetupProblem;
+pub use subscription::CanaryBy;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;
 pub use subscription::assignment::endpoints::ENDPOINTS_MAX;
-pub use subscription::CanaryBy;
 
 /// The definition of an exact quota, as the policy gives it and directives carry it.
 pub mod quota {

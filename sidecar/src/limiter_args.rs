@@ -45,7 +45,7 @@ pub struct LimiterArgs {
     /// Decision about requests of a bucket before its policy is known: allow or deny. They are counted
     #[arg(long, env = "PLIMSOLL_BEFORE_POLICY", value_name = "DECISION", default_value = "allow", value_parser = ["allow", "deny"])]
     pub before_policy: String,
-    /// Store of exact quotas: plimsoll://HOST:PORT, redis://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or
+    /// Store of exact quotas: plimsoll://HOST:PORT, redis://HOST:PORT or
     /// redis+cluster://HOST:PORT, or over TLS plimsolls://.., rediss://.. and so on. Quotas are not enforced without one
     #[arg(long, env = "PLIMSOLL_QUOTA_STORE", value_name = "URL")]
     pub quota_store: Option<String>,

@@ -4,16 +4,11 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use plimsoll_core::names::nearest;
-
 use super::{BUCKETS_MAX, BuildError, KEYS_MAX, LimiterBuilder};
 #[cfg(feature = "quota")]
 use crate::QuotaStore;
-use crate::feed::{KILL_VARIABLE, parse_yes_no};
-use crate::setup::SETUP_PROBLEMS_MAX;
+use crate::feed::parse_yes_no;
 
-/// The beginning of all names.
-const PREFIX: &str = "PLIMSOLL_";
 /// The longest part of a value, and of what is wrong with it, that an error quotes, in characters.
 const QUOTED_MAX: usize = 500;
 
@@ -50,7 +45,9 @@ const OWN: [(&str, Apply); 13] = [
     ("PLIMSOLL_KEYS_MAX", |builder, value| builder.parse(up_to(value, KEYS_MAX), LimiterBuilder::keys_max)),
     ("PLIMSOLL_KILL_FILE", |builder, value| builder.kill_file(value)),
     ("PLIMSOLL_NAME", |builder, value| builder.parse(text(value), LimiterBuilder::name)),
-    ("PLIMSOLL_READY_WITHIN", |builder, value| builder.parse(time(value, "5s"), LimiterBuilder::ready_within)),
+    ("PLIMSOLL_READY_WITHIN", |builder, value| {
+        builder.parse(time(value, "5s"), LimiterBuilder::ready_within)
+    }),
     ("PLIMSOLL_ZONE", |builder, value| builder.parse(text(value), LimiterBuilder::zone)),
 ];
 
@@ -84,9 +81,6 @@ fn all() -> impl Iterator<Item = (&'static str, Apply)> {
     OWN.into_iter().chain(OF_STORE)
 }
 
-/// Endings of the variables that Kubernetes sets for a Service, whose name may begin with `plimsoll-`.
-const OF_KUBERNETES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT", "_PROTO"];
-
 impl LimiterBuilder {
     /// Configures the limiter by environment variables that the caller passes, and ignores others:
     ///
@@ -108,8 +102,6 @@ impl LimiterBuilder {
     /// | `PLIMSOLL_QUOTA_STORE`, the address of the store | `quota_store` |
     /// | `PLIMSOLL_QUOTA_USERNAME`, `_PASSWORD_FILE`, `_CA`, `_TIMEOUT` such as `20ms` | the settings of the store |
     ///
-    /// A variable that is similar to one of these is logged as a warning.
-    ///
     /// ```
     /// # fn main() -> Result<(), plimsoll_client::BuildError> {
     /// use plimsoll_client::Limiter;
@@ -127,17 +119,10 @@ impl LimiterBuilder {
         V: AsRef<OsStr>,
     {
         let mut given: BTreeMap<&'static str, OsString> = BTreeMap::new();
-        let mut misspelt = 0;
         for (name, value) in variables {
             let Some(name) = name.as_ref().to_str() else { continue };
             if let Some((name, _)) = all().find(|(own, _)| *own == name) {
                 given.insert(name, value.as_ref().to_owned());
-            } else if let Some(meant) = meant(name).filter(|_| misspelt < SETUP_PROBLEMS_MAX) {
-                misspelt += 1;
-                tracing::warn!(
-                    variable = name,
-                    "unknown environment variable: did you mean {meant}? it has no effect on this limiter"
-                );
             }
         }
         for (name, apply) in all() {
@@ -218,44 +203,6 @@ fn cold(builder: LimiterBuilder, rates: &str) -> LimiterBuilder {
 fn quoted(text: &str) -> String {
     text.chars().take(QUOTED_MAX).collect()
 }
-
-/// Methods of the builder whose variables have other names.
-const METHODS: [(&str, &str); 3] = [
-    ("certificates", "PLIMSOLL_CERTS"),
-    ("directive_cache", "PLIMSOLL_DIRECTIVES"),
-    ("failover_delay", "PLIMSOLL_GRACE"),
-];
-
-/// Returns the variable that a similar one was probably meant to be, also if its prefix is misspelt or in lower case.
-/// Those of other processes of Plimsoll are not similar enough, except by a slip of one or two letters.
-fn meant(name: &str) -> Option<&'static str> {
-    let is_of_kubernetes =
-        OF_KUBERNETES.iter().any(|ending| name.ends_with(ending)) || name.contains("_PORT_");
-    if is_of_kubernetes || name == KILL_VARIABLE || OTHERS.contains(&name) {
-        return None;
-    }
-    let (prefix, suffix) = name.split_once(['_', '-'])?;
-    nearest(prefix, ["plimsoll"])?;
-    let suffix = suffix.to_lowercase().replace('-', "_");
-    let of_own = all().filter_map(|(own, _)| Some((own.strip_prefix(PREFIX)?.to_lowercase(), own)));
-    let of_methods = METHODS.iter().map(|(method, own)| ((*method).to_owned(), *own));
-    let known: Vec<(String, &'static str)> = of_own.chain(of_methods).collect();
-    let found = nearest(&suffix, known.iter().map(|(suffix, _)| suffix.as_str()))?;
-    known.iter().find(|(suffix, _)| suffix == found).map(|(_, own)| *own)
-}
-
-/// The variables of other processes of Plimsoll that are similar to one of a limiter.
-const OTHERS: [&str; 9] = [
-    "PLIMSOLL_AGGREGATOR_ADMIN",
-    "PLIMSOLL_BUCKET",
-    "PLIMSOLL_BUCKETS",
-    "PLIMSOLL_KEYS",
-    "PLIMSOLL_KILL_REASON",
-    "PLIMSOLL_OUT",
-    "PLIMSOLL_ROLE",
-    "PLIMSOLL_TRACE",
-    "PLIMSOLL_ZONES",
-];
 
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
@@ -340,37 +287,6 @@ mod tests {
         }
         let long = with(&[("PLIMSOLL_ZONE", &"x".repeat(100_000))]).unwrap_err().to_string();
         assert!(long.len() < 2_000, "{} bytes", long.len());
-    }
-
-    #[test]
-    fn misspelt_variable_is_matched_and_one_of_others_is_not() {
-        for (name, expected) in [
-            ("PLIMSOLL_AGGREGATORS", Some("PLIMSOLL_AGGREGATOR")),
-            ("PLIMSOLL_AGREGATOR", Some("PLIMSOLL_AGGREGATOR")),
-            ("PLIMSOLL_KEY_MAX", Some("PLIMSOLL_KEYS_MAX")),
-            ("PLIMSOLL_CERT", Some("PLIMSOLL_CERTS")),
-            ("PLIMSOLL_KILLFILE", Some("PLIMSOLL_KILL_FILE")),
-            ("PLIMSOL_AGGREGATOR", Some("PLIMSOLL_AGGREGATOR")),
-            ("plimsoll_zone", Some("PLIMSOLL_ZONE")),
-            ("PLIMSOLL-ZONE", Some("PLIMSOLL_ZONE")),
-            ("PLIMSOLL_DIRECTIVE_CACHE", Some("PLIMSOLL_DIRECTIVES")),
-            ("PLIMSOLL_FAILOVER_DELAY", Some("PLIMSOLL_GRACE")),
-            ("PLIMSOLL_CERTIFICATES", Some("PLIMSOLL_CERTS")),
-            ("PLIMSOLL_QUOTA_STOR", Some("PLIMSOLL_QUOTA_STORE")),
-            ("ZONE", None),
-            ("CLIMATE_ZONE", None),
-            ("PATH", None),
-            ("PLIMSOLL_KILL", None),
-            ("PLIMSOLL_LISTEN", None),
-            ("PLIMSOLL_BUCKETS", None),
-            ("PLIMSOLL_AGGREGATOR_ADMIN", None),
-            ("PLIMSOLL_AGGREGATOR_PORT", None),
-            ("PLIMSOLL_AGGREGATOR_SERVICE_HOST", None),
-            ("PLIMSOLL_AGGREGATOR_PORT_7410_TCP_ADDR", None),
-            ("PLIMSOLL_PORT", None),
-        ] {
-            assert_eq!(meant(name), expected, "{name}");
-        }
     }
 
     #[cfg(feature = "quota")]

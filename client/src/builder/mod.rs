@@ -97,7 +97,9 @@ impl LimiterBuilder {
             #[cfg(feature = "quota")]
             quota_store: None,
         };
-        builder.set(|builder| Ok(builder.service = Some(named("service", service, Name::new)?))).zone("default")
+        builder
+            .set(|builder| Ok(builder.service = Some(named("service", service, Name::new)?)))
+            .zone("default")
     }
 
     /// Applies a setting, and keeps its error unless there is an earlier one.
@@ -327,9 +329,9 @@ impl LimiterBuilder {
             subscription.use_several_aggregators(self.failover_delay);
         }
         let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
-        let (restored, snapshot) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
-        if let Some(snapshot) = snapshot {
-            subscription.restore(snapshot);
+        let (restored, directives) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
+        if let Some(directives) = directives {
+            subscription.restore(directives);
         }
         let local_kill = LocalKill::new(std::env::var_os(KILL_VARIABLE).as_deref(), self.kill_file);
         local_kill.begin(&mut subscription);
@@ -358,7 +360,6 @@ impl LimiterBuilder {
         if matches!(control.aggregators, Aggregators::None) {
             control.table.problems.raise(SetupProblem::NoAggregator);
         }
-        control.watch();
         Ok((Limiter { table, control: Some(Arc::clone(&control)) }, Feed { control }))
     }
 }

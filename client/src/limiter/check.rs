@@ -160,17 +160,24 @@ impl Limiter {
     pub fn peek(&self, request: &Request<'_>) -> Peek {
         match request.several() {
             None => self.known_target(request).map_or_else(Peek::default, |target| self.table.peek(target)),
-            Some(requests) => requests.iter().map(|request| self.peek(request)).fold(Peek::default(), |one, other| Peek {
-                ratio: one.ratio.max(other.ratio),
-                enforced: one.enforced || other.enforced,
-                exhausted: one.exhausted || other.exhausted,
-            }),
+            Some(requests) => {
+                requests.iter().map(|request| self.peek(request)).fold(Peek::default(), |one, other| Peek {
+                    ratio: one.ratio.max(other.ratio),
+                    enforced: one.enforced || other.enforced,
+                    exhausted: one.exhausted || other.exhausted,
+                })
+            }
         }
     }
 
     /// Decides by coin and guard. `trace` is evaluated only where a coherent coin needs it.
     #[inline]
-    pub(crate) fn decide(&self, target: Target, cost: u32, trace: impl FnOnce() -> Option<TraceId>) -> Verdict {
+    pub(crate) fn decide(
+        &self,
+        target: Target,
+        cost: u32,
+        trace: impl FnOnce() -> Option<TraceId>,
+    ) -> Verdict {
         if cost == 1 {
             return self.table.decide_traced(target, trace, thread_ctx(&self.table));
         }
@@ -189,7 +196,8 @@ impl Limiter {
         if let [request] = requests {
             return self.check(&request.trace(request.trace.or(trace)));
         }
-        let parts = requests.iter().filter_map(|request| Some(Part::new(self.target(request)?, request.cost)));
+        let parts =
+            requests.iter().filter_map(|request| Some(Part::new(self.target(request)?, request.cost)));
         let mut parts: Each<Part> = parts.collect();
         self.table.decide_parts(&mut parts, trace, thread_ctx(&self.table)).0
     }
@@ -201,7 +209,10 @@ impl Limiter {
         match request.of {
             RequestOf::Key(key) => Some(key.target()),
             RequestOf::Bucket(bucket) if request.cost > 0 => {
-                debug_assert!(Arc::ptr_eq(&self.table, &bucket.table), "the bucket belongs to another limiter");
+                debug_assert!(
+                    Arc::ptr_eq(&self.table, &bucket.table),
+                    "the bucket belongs to another limiter"
+                );
                 Some(self.table.target(bucket.place, request.tenant))
             }
             RequestOf::Name(name) if request.cost > 0 => self.table.target_by_names(name, request.tenant),

@@ -17,8 +17,9 @@ fn limiter() -> Limiter {
     let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     let bucket = limiter.bucket("orders").unwrap();
     assert!((0..3).all(|_| limiter.check(&Request::new(&bucket, "acme")).is_admit()));
-    bucket.recorder().ended(Duration::from_millis(3), Some(Ending::Status(200)));
-    bucket.recorder().ended(Duration::from_millis(30), Some(Ending::Grpc(14)));
+    let recorder = limiter.table.responses.recorder(bucket.place.bucket);
+    recorder.ended(Duration::from_millis(3), Some(Ending::Status(200)));
+    recorder.ended(Duration::from_millis(30), Some(Ending::Grpc(14)));
     limiter.table.problems.raise(SetupProblem::LayerTwice { bucket: "orders".to_owned() });
     limiter
 }

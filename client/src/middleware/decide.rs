@@ -60,10 +60,12 @@ impl Decider {
     #[inline]
     pub(super) fn decide(&self, head: Head<'_>) -> Decision {
         match self {
-            Self::Rules(rules) => match rules.ask_uncounted(head, |request| decide(&rules.limiter, request, head)) {
-                Ok(decision) => decision,
-                Err(pass) => passed(&rules.limiter.table, pass),
-            },
+            Self::Rules(rules) => {
+                match rules.ask_uncounted(head, |request| decide(&rules.limiter, request, head)) {
+                    Ok(decision) => decision,
+                    Err(pass) => passed(&rules.limiter.table, pass),
+                }
+            }
             Self::Function(limiter, function) => match function(head) {
                 Some(request) => decide(limiter, &request, head),
                 None => passed(&limiter.table, Pass::NoRule),
@@ -82,7 +84,9 @@ fn passed(table: &Table, pass: Pass) -> Decision {
 fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision {
     let table = &limiter.table;
     // Nothing passes uncounted.
-    let Some(subject) = limiter.subject(&request.cost(request.cost.max(1))) else { return Decision::Admitted(None) };
+    let Some(subject) = limiter.subject(&request.cost(request.cost.max(1))) else {
+        return Decision::Admitted(None);
+    };
     if stacked::is_counted(head, table, subject.bucket) {
         return passed(table, Pass::CountedBefore);
     }

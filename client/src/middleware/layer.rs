@@ -12,10 +12,10 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use quanta::Instant;
 
-use super::decide::{Decider, Decision, RefusedBy};
-use super::refusal::Format;
 #[cfg(doc)]
 use super::PlimsollBody;
+use super::decide::{Decider, Decision, RefusedBy};
+use super::refusal::Format;
 use super::{EitherBody, Head, RateLimitHeaders, RefusalFormat, Refused, Rules, SameBody};
 use crate::{Limiter, Request};
 

@@ -4,15 +4,13 @@
 //! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule
 //! matches passes without a limit; [`Rule::otherwise`] gives the rest a bucket, and [`Rule::unlimited`] exempts
 //! health checks from it. Requests that pass are counted by [reason](Pass). A path is compared in every way that a
-//! handler may read it, so that `/%6Frders/7` does not pass a rule for `/orders/{id}`. With the feature `axum` a rule
-//! can name a route of the router instead.
+//! handler may read it, so that `/%6Frders/7` does not pass a rule for `/orders/{id}`.
 //!
 //! | condition | requests |
 //! |---|---|
 //! | `.path("/orders/{id}")`, `.path("/files/{*rest}")` | paths of a template, in the syntax of axum 0.8 |
 //! | `.prefix("/orders")` | `/orders` and all below it, not `/orders2` |
 //! | `.exact("/orders")` | this path, taken literally |
-//! | `.route("/orders/{id}")` | what an axum router sends to this route, with the feature `axum` |
 //! | `.methods([Method::GET])` | these methods |
 //!
 //! A rule that could never apply is an error at the start, which names the rule and the remedy: one behind a rule that
@@ -53,7 +51,7 @@
 //! # Tenants
 //!
 //! [`Tenant`] reads the tenant from verified claims, an API key, an address, a header or the route, or asks a function;
-//! [`Tenant::or`] puts sources in order. A look-up that must be awaited is a layer of its own, [`ResolveTenantLayer`].
+//! [`Tenant::or`] puts sources in order.
 //!
 //! # Refusals
 //!
@@ -139,8 +137,8 @@
 //! # }
 //! ```
 
-mod events;
 mod decide;
+mod events;
 mod layer;
 mod refusal;
 mod request;
@@ -158,4 +156,4 @@ pub use request::Head;
 pub use response::{EitherBody, PlimsollBody, ResponseBody, SameBody};
 pub use rules::{PathFault, Rule, Rules, RulesError};
 pub use service::{PlimsollService, ResponseFuture, Spare};
-pub use tenant::{ResolveFuture, ResolveTenant, ResolveTenantLayer, Tenant, TenantError};
+pub use tenant::{Tenant, TenantError};

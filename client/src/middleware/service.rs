@@ -90,7 +90,9 @@ where
             Decision::Asking(asked) => match self.inner.take() {
                 Some(inner) => {
                     let layer = self.layer.clone();
-                    State::Asking { waiting: Box::new(Waiting { asked: *asked, inner, request: Some(request), layer }) }
+                    State::Asking {
+                        waiting: Box::new(Waiting { asked: *asked, inner, request: Some(request), layer }),
+                    }
                 }
                 None => State::admit(&mut self.inner, request, Some(asked.recorder)),
             },

@@ -63,15 +63,6 @@ pub enum SetupProblem {
         /// The bucket that both layers decide for.
         bucket: String,
     },
-    /// A rule names a route, and the layer does not see routes.
-    #[error(
-        "the rule for the route `{route}` matches no request: the layer is outside of the router, where the route is not \
-         known; add the layer with Router::route_layer or Router::layer after the routes"
-    )]
-    RouteOutsideRouter {
-        /// The route as the rule names it.
-        route: String,
-    },
     /// A bucket has exact quotas, and the limiter has no store that decides them.
     #[error(
         "the bucket `{bucket}` has exact quotas, which are not enforced here: this limiter has no store; give \
@@ -125,7 +116,6 @@ impl SetupProblem {
             Self::ForeignZone { .. } => "foreign_zone",
             Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
             Self::LayerTwice { .. } => "layer_twice",
-            Self::RouteOutsideRouter { .. } => "route_outside_router",
             Self::QuotasWithoutStore { .. } => Self::QUOTAS_WITHOUT_STORE,
             Self::QuotasInMemory { .. } => "quotas_in_memory",
             Self::BucketsFull { .. } => "buckets_full",
@@ -143,7 +133,6 @@ impl SetupProblem {
             | Self::BucketsFull { bucket, .. } => bucket,
             Self::ForeignZone { aggregator_zone, .. } => aggregator_zone,
             Self::SilentAggregator { address } => address,
-            Self::RouteOutsideRouter { route } => route,
             Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
         }
     }

@@ -50,26 +50,6 @@ fn every_way_to_decide_refuses_for_the_set_reason() {
 }
 
 #[test]
-fn refusal_of_all_buckets_covers_later_ones_and_spares_those_with_a_rule() {
-    let plane = ControlPlane::new(7);
-    plane.admit("exempt").unwrap();
-    assert_eq!(admitted(&plane, "before", 5), 5);
-    for reason in Reason::ALL {
-        plane.refuse_all(reason);
-        assert_eq!(["before", "exempt"].map(|bucket| admitted(&plane, bucket, 5)), [0, 5], "{reason:?}");
-        let later = format!("later-{}", reason.as_str());
-        assert_eq!(reason_of(&plane, &later), Some(reason), "declared by name in a request");
-    }
-    let limiter = plane.limiter();
-    drop(plane);
-    assert!(!limiter.check(&Request::new("last", "acme")).is_admit(), "the limiter keeps the rule");
-}
-
-fn reason_of(plane: &ControlPlane, bucket: &str) -> Option<Reason> {
-    reason(plane.limiter().check(&Request::new(bucket, "acme")))
-}
-
-#[test]
 fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
     type Decide = fn(&ControlPlane) -> Verdict;
     let ways: [Decide; 3] = [
@@ -112,9 +92,10 @@ async fn middleware_decides_like_a_handle_with_the_same_seed() {
     plane.drop_share("orders", 0.3).unwrap();
     let tenant = Tenant::constant("acme").unwrap();
     let rules = Rules::new(&plane.limiter(), tenant, [Rule::otherwise("orders")]).unwrap();
-    let service = PlimsollLayer::new(rules).either_body().layer(service_fn(|_: http::Request<Empty<Bytes>>| {
-        std::future::ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
-    }));
+    let service =
+        PlimsollLayer::new(rules).either_body().layer(service_fn(|_: http::Request<Empty<Bytes>>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
+        }));
     let mut by_middleware = Vec::new();
     for _ in 0..500 {
         let response = service.clone().oneshot(http::Request::new(Empty::new())).await.unwrap();
@@ -144,46 +125,6 @@ fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
             assert_eq!(refusal.reason(), reason);
         }
     }
-}
-
-#[test]
-fn limit_admits_a_seconds_worth_and_refills_with_the_virtual_clock_alone() {
-    let plane = ControlPlane::new(7);
-    plane.limit("orders", 100.0).unwrap();
-    assert_eq!([admitted(&plane, "orders", 150), admitted(&plane, "orders", 10)], [100, 0]);
-    for (span, expected) in [(SECOND / 4, 25), (Duration::ZERO, 0), (SECOND / 100, 1), (SECOND * 60, 100)] {
-        plane.advance(span);
-        assert_eq!(admitted(&plane, "orders", 500), expected, "after {span:?}");
-    }
-    assert_eq!(reason_of(&plane, "orders"), Some(Reason::BurstGuard));
-    let slow = ControlPlane::new(7);
-    slow.limit("jobs", 0.5).unwrap();
-    assert_eq!(admitted(&slow, "jobs", 5), 1);
-    slow.advance(SECOND);
-    assert_eq!(admitted(&slow, "jobs", 5), 0, "half a request");
-    slow.advance(SECOND);
-    assert_eq!(admitted(&slow, "jobs", 5), 1);
-    slow.limit("jobs", 0.0).unwrap();
-    slow.advance(SECOND * 9);
-    assert_eq!(admitted(&slow, "jobs", 5), 0);
-}
-
-#[test]
-fn shadow_and_kill_count_what_would_be_refused() {
-    let plane = ControlPlane::new(7);
-    plane.refuse("orders", Reason::ClusterOverload).unwrap();
-    plane.limit("jobs", 1.0).unwrap();
-    plane.refuse_all(Reason::TenantLimit);
-    plane.shadow("orders", true).unwrap();
-    assert_eq!(["orders", "jobs", "other"].map(|bucket| admitted(&plane, bucket, 5)), [5, 1, 0]);
-    plane.kill(true);
-    assert_eq!(["orders", "jobs", "other", "new"].map(|bucket| admitted(&plane, bucket, 5)), [5; 4]);
-    plane.shadow("orders", false).unwrap();
-    plane.kill(false);
-    assert_eq!(["orders", "jobs", "other", "new"].map(|bucket| admitted(&plane, bucket, 5)), [0; 4]);
-    let orders = plane.counts("orders").unwrap();
-    assert_eq!(orders, Decisions { offered: 15, admitted: 10, refused: 5, would_refuse: 10 });
-    assert_eq!(plane.counts("jobs").unwrap().would_refuse, 5);
 }
 
 #[test]

@@ -74,8 +74,8 @@ fn by_rule(service: &str, refuses: DropRatio) -> PlimsollLayer {
 }
 
 fn by_closure(service: &str, refuses: DropRatio) -> PlimsollLayer {
-    let name = service.to_owned().leak();
-    PlimsollLayer::by(&limiter(service, refuses), move |_| Some(Asked::new(&*name, "default")))
+    let name: &'static str = service.to_owned().leak();
+    PlimsollLayer::by(&limiter(service, refuses), move |_| Some(Asked::new(name, "default")))
 }
 
 /// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one

@@ -1,18 +1,18 @@
 //! Everything that a public signature names can be named by a service that depends on this crate alone: no path
 //! here begins with another crate of the workspace.
 
-use std::error::Error;
 use plimsoll_client::middleware::{
-    EitherBody, Pass, PathFault, PlimsollBody, PlimsollLayer, PlimsollService, RateLimitHeaders, Refused, ResolveFuture,
-    ResolveTenant, ResolveTenantLayer, ResponseBody, ResponseFuture, Rule, Rules, RulesError, TenantError,
+    EitherBody, Pass, PathFault, PlimsollBody, PlimsollLayer, PlimsollService, RateLimitHeaders, Refused,
+    ResponseBody, ResponseFuture, Rule, Rules, RulesError, TenantError,
 };
 use plimsoll_client::testing::{ControlPlane, Decisions, RuleError};
 use plimsoll_client::{
-    BucketError, BucketHandle, BucketRef, BucketStatus, BuildError, CertificateHealth, CertificatesError, DropRatio,
-    Feed, FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId, InvalidRate, Limiter,
-    LimiterBuilder, Metrics, Peek, PeerId, PeerRole, ProblemStatus, Reason, Refusal, Request, SetupProblem, Status,
-    TraceId, Verdict,
+    BucketError, BucketHandle, BucketRef, BucketStatus, BuildError, CertificateHealth, CertificatesError,
+    DropRatio, Feed, FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId,
+    InvalidRate, Limiter, LimiterBuilder, Metrics, Peek, PeerId, PeerRole, ProblemStatus, Reason, Refusal,
+    Request, SetupProblem, Status, TraceId, Verdict,
 };
+use std::error::Error;
 
 /// A type can be a field of a service's struct, shared by its tasks.
 fn is_a_field<T: Send + Sync + 'static>() {}
@@ -31,16 +31,11 @@ fn types_of_the_limiter_can_be_fields() {
 #[test]
 fn types_of_the_middleware_can_be_fields() {
     use plimsoll_client::middleware::Tenant;
-    is_a_field::<(
-        PlimsollLayer,
-        PlimsollLayer<EitherBody>,
-        PlimsollService<()>,
-        PlimsollBody<()>,
-    )>();
+    is_a_field::<(PlimsollLayer, PlimsollLayer<EitherBody>, PlimsollService<()>, PlimsollBody<()>)>();
     is_a_field::<(Rule, Rules, Tenant, Pass, RateLimitHeaders)>();
-    is_a_field::<(ResponseFuture<(), EitherBody>, ResolveTenantLayer<()>, ResolveTenant<(), ()>)>();
-    let _: Option<ResolveFuture<axum::Router, std::future::Ready<()>, axum::body::Body>> = None;
-    let _: fn(&Refused<'_>) -> http::Response<http_body_util::Full<axum::body::Bytes>> = |refused| refused.response();
+    is_a_field::<ResponseFuture<(), EitherBody>>();
+    let _: fn(&Refused<'_>) -> http::Response<http_body_util::Full<axum::body::Bytes>> =
+        |refused| refused.response();
     fn body<R, B: ResponseBody<R>>(body: B::Body) -> B::Body {
         body
     }

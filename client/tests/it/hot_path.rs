@@ -116,9 +116,9 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
             let trace = |n: &usize| TraceId::new(*n as u128 + 1);
             (0..times).filter(|n| limiter.check(&key.request().trace(trace(n))).is_admit()).count()
         }
-        "by-tenant-independent" | "by-tenant-guarded" => {
-            (0..times).filter(|_| limiter.check(&Request::new(&bucket, "orders/tenant_1234")).is_admit()).count()
-        }
+        "by-tenant-independent" | "by-tenant-guarded" => (0..times)
+            .filter(|_| limiter.check(&Request::new(&bucket, "orders/tenant_1234")).is_admit())
+            .count(),
         "by-names-independent" => {
             (0..times).filter(|_| limiter.check(&Request::new(name, "acme")).is_admit()).count()
         }
@@ -127,47 +127,9 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
             let both = [Request::new(&bucket, "acme"), Request::new(&bucket, "jo")];
             2 * (0..times / 2).filter(|_| limiter.check(&Request::all(&both)).is_admit()).count()
         }
-        "fresh-names-guarded" => (0..times).map(|n| format!("tenant-{n}")).collect(),
-        _ => Vec::new(),
-    };
-    // The first decision of a thread takes its slot.
-    let first = usize::from(key.check().is_admit());
-    let _ = std::fs::metadata(BEGIN);
-    let admitted = match way {
-        "by-handle-independent" | "by-handle-guarded" => {
-            (0..times).filter(|_| limiter.check(&key.request()).is_admit()).count()
-        }
-        "by-handle-coherent" => {
-            let trace = |n: &usize| TraceId::new(*n as u128 + 1);
-            (0..times).filter(|n| limiter.check(&key.request().trace(trace(n))).is_admit()).count()
-        }
-        "by-tenant-independent" | "by-tenant-guarded" => {
-            (0..times).filter(|_| limiter.check(&Request::new(&bucket, "orders/tenant_1234")).is_admit()).count()
-        }
-        "by-names-independent" => {
-            (0..times).filter(|_| limiter.check(&Request::new(name, "acme")).is_admit()).count()
-        }
-        "by-request-independent" | "by-request-guarded" => {
-            let request = KeyRequest { bucket: name, tenant: "acme", cost: 1 };
-            (0..times).filter(|_| limiter.decide(request, None).verdict.is_admit()).count()
-        }
-        "by-two-keys-independent" => {
-            // Each request is counted for both keys, so half as many.
-            let both = [(&bucket, "acme"), (&bucket, "jo")];
-            2 * (0..times / 2).filter(|_| limiter.admit_all(both).is_admit()).count()
-        }
-        "by-two-requests-independent" => {
-            let both = ["acme", "jo"].map(|tenant| KeyRequest { bucket: name, tenant, cost: 1 });
-            let mut decided = Vec::with_capacity(2);
-            let mut admit = || {
-                limiter.decide_together(&both, None, &mut decided);
-                decided.iter().all(|decided| decided.verdict.is_admit())
-            };
-            2 * (0..times / 2).filter(|_| admit()).count()
-        }
         "fresh-names-guarded" => {
             fresh.iter().filter(|tenant| limiter.check(&Request::new(&bucket, tenant)).is_admit()).count()
-        },
+        }
         _ => panic!("unknown way {way}"),
     };
     let _ = std::fs::metadata(END);

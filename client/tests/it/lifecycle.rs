@@ -1,6 +1,6 @@
 //! The life cycle of a feed with a real parent: every decision is reported before a shutdown ends.
 
-use plimsoll_client::{Request, FeedState, Limiter};
+use plimsoll_client::{FeedState, Limiter, Request};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::Epoch;
 

@@ -1,7 +1,7 @@
 //! A limiter over mutual TLS: its certificate expires, is renewed, or is another's, and decisions go on.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use plimsoll_client::{BuildError, Health, Limiter, LimiterBuilder, Metrics};
 use plimsoll_core::decision::Mode;
@@ -144,26 +144,6 @@ async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_that_is_renewed_in_time_costs_no_stream() {
-    let zonal = Zonal::start().await;
-    zonal.certify(Validity::lasting(Duration::from_secs(9)));
-    let limiter = zonal.spawn(zonal.builder());
-    zonal.aggregator.applied(zonal.post(ALL)).await;
-    let first = limiter.health().certificate.unwrap().not_after;
-    zonal.certify(Validity::lasting(DAY));
-    until(&limiter, "the first certificate is over", |health| {
-        let certificate = health.certificate.as_ref().unwrap();
-        certificate.not_after > first && SystemTime::now() > first + Duration::from_secs(2)
-    })
-    .await;
-    zonal.aggregator.applied(zonal.post(0)).await;
-    assert_eq!(admits(&limiter), 1_000);
-    let text = page(&limiter);
-    assert!(text.contains("plimsoll_feed_disconnects_total 0\n"), "{text}");
-    assert_eq!(limiter.health().connected, 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache() {
     let zonal = Zonal::start().await;
     let cache = zonal.files.path().join("directives");
@@ -187,25 +167,6 @@ async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache(
     zonal.certify(Validity::lasting(DAY));
     zonal.aggregator.applied(opened).await;
     assert_eq!(admits(&limiter), 1_000);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn garbage_in_the_files_keeps_the_certificate_in_use_and_says_so() {
-    let zonal = Zonal::start().await;
-    zonal.certify(Validity::lasting(DAY));
-    let limiter = zonal.spawn(zonal.builder());
-    zonal.aggregator.applied(zonal.post(ALL)).await;
-    std::fs::write(zonal.directory().join("tls.crt"), "garbage").unwrap();
-    let files_refused = |health: &Health| health.certificate.clone().unwrap().files_refused;
-    until(&limiter, "the files are refused", |health| files_refused(health).is_some()).await;
-    assert!(files_refused(&limiter.health()).unwrap().contains("tls.crt"), "{:?}", limiter.health());
-    assert!(page(&limiter).contains("plimsoll_certificates_refused 1\n"));
-    zonal.aggregator.applied(zonal.post(0)).await;
-    assert_eq!(admits(&limiter), 1_000, "the stream goes on");
-
-    zonal.certify(Validity::lasting(DAY));
-    until(&limiter, "the files are taken again", |health| files_refused(health).is_none()).await;
-    assert!(page(&limiter).contains("plimsoll_certificates_refused 0\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,8 +195,7 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
     .await;
     // Plaintext where TLS is expected.
     let plain = Aggregator::start(|service| service).await;
-    let builder =
-        Limiter::builder("shop").aggregator(&format!("https://{}", plain.address));
+    let builder = Limiter::builder("shop").aggregator(&format!("https://{}", plain.address));
     let limiter = zonal.spawn(builder.certificates(zonal.directory()));
     until(&limiter, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
 }

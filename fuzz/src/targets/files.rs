@@ -30,11 +30,10 @@ fn run(durable: DurableState) {
 }
 
 pub(super) fn kept_directives(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    for text in [text.to_owned(), client::with_checksum(text)] {
+    for bytes in [data.to_owned(), client::with_checksum(data)] {
         let (limiter, mut subscription) = tiers::client(3, "zone-a");
         let key = limiter.bucket("checkout").unwrap().key("default");
-        client::restore(&mut subscription, tiers::identity(Role::Client, 3, "zone-a"), &text);
+        client::restore(&mut subscription, tiers::identity(Role::Client, 3, "zone-a"), &bytes);
         subscription.on_open(START);
         for step in 1..4 {
             let now = later(START, 100 * step);

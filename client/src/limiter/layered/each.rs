@@ -56,7 +56,8 @@ impl Limiter {
 
     async fn each_of(&self, requests: &[Request<'_>], trace: Option<TraceId>, waits: bool) -> Each<Decided> {
         let table = &*self.table;
-        let subjects: Each<Option<Subject<'_>>> = requests.iter().map(|request| self.subject(request)).collect();
+        let subjects: Each<Option<Subject<'_>>> =
+            requests.iter().map(|request| self.subject(request)).collect();
         let keys = subjects.iter().enumerate().filter_map(|(at, subject)| {
             let subject = (*subject)?;
             let quotas = table.quotas_of(subject.bucket)?;
@@ -90,7 +91,8 @@ impl Limiter {
             let refusing = costly.get(at).map(|key| key.at);
             // It counts as refused for its other keys, as far as coin and guard let it pass.
             for (at, (subject, decided)) in subjects.iter().zip(&decided).enumerate() {
-                if let Some(subject) = subject.filter(|_| Some(at) != refusing && decided.withheld.is_none()) {
+                if let Some(subject) = subject.filter(|_| Some(at) != refusing && decided.withheld.is_none())
+                {
                     table.count_quota(subject, QuotaOutcome::Dropped, reason);
                 }
             }
@@ -99,12 +101,13 @@ impl Limiter {
             }
             return decided;
         }
-        let taking = shadowed.iter().zip(remembered).map(|(key, remembered)| match (remembered, key.subject.cost) {
-            (Some(refused), _) => Taking::Ready(refused),
-            (None, 0) => Taking::Ready(Exact::Granted),
-            // The request is served whatever the answer is, so each key is debited by itself.
-            (None, _) => store.take(&[key.asked()], waits),
-        });
+        let taking =
+            shadowed.iter().zip(remembered).map(|(key, remembered)| match (remembered, key.subject.cost) {
+                (Some(refused), _) => Taking::Ready(refused),
+                (None, 0) => Taking::Ready(Exact::Granted),
+                // The request is served whatever the answer is, so each key is debited by itself.
+                (None, _) => store.take(&[key.asked()], waits),
+            });
         // All wait together, so that the request waits for one deadline.
         let answers = join_all(taking.map(answer)).await;
         for (key, exact) in shadowed.iter().zip(answers) {

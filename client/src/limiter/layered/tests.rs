@@ -217,7 +217,8 @@ async fn wait_of_a_background_job_outlasts_its_quota() {
     let job = |within| Request::new("api", "acme").within(within);
     assert!(limiter.check_async(&job(HOUR)).await.is_admit());
     assert!(!limiter.check_async(&job(HOUR / 2)).await.is_admit(), "the reset is later");
-    let waiting = limiter.check_async(&job(2 * HOUR));
+    let long = job(2 * HOUR);
+    let waiting = limiter.check_async(&long);
     let passes = async {
         tokio::time::sleep(HOUR / 2).await;
         plane.advance(HOUR);
@@ -230,7 +231,10 @@ async fn tenant_without_room_in_the_table_has_a_quota_of_its_own() {
     let plane = plane(1);
     let limiter = plane.limiter();
     for tenant in 0..2 * crate::testing::KEYS_MAX {
-        assert!(limiter.check_async(&Request::new("api", &format!("t{tenant}"))).await.is_admit(), "{tenant}");
+        assert!(
+            limiter.check_async(&Request::new("api", &format!("t{tenant}"))).await.is_admit(),
+            "{tenant}"
+        );
     }
     let last = format!("t{}", 2 * crate::testing::KEYS_MAX - 1);
     assert!(!limiter.check_async(&Request::new("api", &last)).await.is_admit());

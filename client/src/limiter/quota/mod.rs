@@ -49,7 +49,7 @@ impl Quotas {
 
     /// Makes quotas on these buckets.
     #[cfg(all(test, not(feature = "loom")))]
-    pub(crate) fn on_memory(memory: &store::memory::Memory, timeout: Duration) -> Self {
+    pub(crate) fn on_memory(memory: &tests::memory::Memory, timeout: Duration) -> Self {
         let shared = Shared::new(Store::Memory(memory.clone()), "memory".to_owned(), timeout, 1);
         Self { shared: Arc::new(shared) }
     }

@@ -84,7 +84,7 @@ impl Shared {
         let is_possible = waits && !self.is_closed() && Handle::try_current().is_ok();
         let counted = if is_possible { Arc::clone(&self.waiting).try_acquire_owned().ok() } else { None };
         // A breaker that is open decides about its keys at once.
-        let without = |open: &mut Open| counted.is_none() || !self.passes(&open.ask);
+        let without = |_: &mut Open| counted.is_none() || !self.passes();
         for open in request.open.extract_if(.., without).collect::<Vec<_>>() {
             self.figures.failed(if is_possible && counted.is_none() {
                 Failure::Overflow

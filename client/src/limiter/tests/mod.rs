@@ -94,7 +94,10 @@ fn empty_guard_is_exhausted_only_without_headroom() {
     limiter
         .table
         .publish(bucket.place.default_key, word(0.0).enforced(true).guarded(true).at_tenant_limit(true));
-    assert!(limiter.peek(&Request::new(&bucket, "acme")).exhausted, "a key at its tenant limit takes no headroom");
+    assert!(
+        limiter.peek(&Request::new(&bucket, "acme")).exhausted,
+        "a key at its tenant limit takes no headroom"
+    );
 }
 
 #[test]
@@ -118,26 +121,12 @@ fn strictest_of_several_keys_refuses_and_no_guard_is_charged() {
 
     let lenient = direct(&limiter, "lenient", word(0.2).enforced(true));
     let middling = direct(&limiter, "middling", word(0.6).enforced(true));
-    let refused =
-        (0..10_000).filter(|_| !admits_all(&limiter, &[(&lenient, "a"), (&middling, "b")])).count();
+    let refused = (0..10_000).filter(|_| !admits_all(&limiter, &[(&lenient, "a"), (&middling, "b")])).count();
     assert!(
         (5_750..6_250).contains(&refused),
         "{refused}: one draw for both, not one each (which would be 6,800)"
     );
     assert_eq!(counts(&lenient, "a"), counts(&middling, "b"));
-}
-
-#[test]
-fn shadowed_key_among_several_only_counts() {
-    let limiter = limiter();
-    let watched = direct(&limiter, "watched", word(1.0));
-    let guarded = direct(&limiter, "guarded", word(0.0).guarded(true));
-    let open = direct(&limiter, "open", word(0.0).enforced(true));
-    assert!(admits_all(&limiter, &[(&watched, "a"), (&guarded, "b"), (&open, "c")]));
-    assert_eq!(counts(&watched, "a"), [1, 0, 0, 1, 0]);
-    assert_eq!(counts(&guarded, "b"), [1, 0, 0, 1, 1]);
-    assert_eq!(counts(&open, "c"), [1, 0, 0, 0, 0]);
-    assert!(admits_all(&limiter, &[]), "no key can refuse");
 }
 
 #[test]
@@ -147,7 +136,10 @@ fn peek_changes_nothing() {
     guard(&limiter, &bucket, 1.0, 4.0);
     let expected = Peek { ratio: word(0.25).ratio(), enforced: true, exhausted: false };
     for _ in 0..100 {
-        assert_eq!((limiter.peek(&Request::new(&bucket, "acme")), limiter.peek(&bucket.key("jo").request())), (expected, expected));
+        assert_eq!(
+            (limiter.peek(&Request::new(&bucket, "acme")), limiter.peek(&bucket.key("jo").request())),
+            (expected, expected)
+        );
     }
     assert_eq!(
         limiter.table.known_target(bucket.place, "acme").key,
@@ -177,7 +169,10 @@ fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
         }
         let declared = limiter.bucket("checkout").expect("a declared bucket has room");
         limiter.table.publish(declared.place.default_key, DirectiveWord::new(DropRatio::ALL).enforced(true));
-        assert!(!limiter.check(&Request::new("checkout", "acme")).is_admit(), "protected with {keys_max} keys");
+        assert!(
+            !limiter.check(&Request::new("checkout", "acme")).is_admit(),
+            "protected with {keys_max} keys"
+        );
         assert!(limiter.table.untracked() > 0, "the others are counted");
     }
 }
@@ -213,12 +208,6 @@ fn bucket_of_a_request_without_room_is_a_problem_once() {
         .map(|problem| problem.subject().to_owned())
         .collect();
     assert_eq!(full, ["late"]);
-}
-
-#[test]
-fn more_buckets_than_the_default_have_room_if_set() {
-    let (limiter, _feed) = Limiter::builder("shop").buckets_max(1_500).build_detached().unwrap();
-    assert!((0..1_500).all(|number| limiter.bucket(&format!("b{number}")).is_ok()));
 }
 
 /// A service may log its state with `{:?}`: on the way of a request that would be a pause, and a leak.

@@ -105,7 +105,10 @@ async fn request_is_admitted_at_once_where_nothing_is_refused() {
         assert_eq!((fixture.counts().offered, fixture.counts().admitted()), (100, 100), "{name}");
     }
     let fixture = Fixture::new(word(1.0));
-    assert!(fixture.limiter.check_async(&Request::new("", "acme").within(MINUTE)).await.is_admit(), "an invalid bucket");
+    assert!(
+        fixture.limiter.check_async(&Request::new("", "acme").within(MINUTE)).await.is_admit(),
+        "an invalid bucket"
+    );
     assert!(fixture.wait(0, MINUTE).await.is_admit(), "a cost of 0");
 }
 
@@ -119,9 +122,7 @@ async fn wait_ends_with_the_last_refusal_at_its_deadline() {
         let fixture = Fixture::new(word);
         for deadline in [Duration::ZERO, Duration::from_millis(37), MINUTE] {
             let begun = Instant::now();
-            let Verdict::Refuse(refusal) = fixture.wait(1, deadline).await else {
-                panic!("admitted")
-            };
+            let Verdict::Refuse(refusal) = fixture.wait(1, deadline).await else { panic!("admitted") };
             assert_eq!(refusal.reason(), reason);
             let late = begun.elapsed().saturating_sub(deadline);
             assert!(begun.elapsed() >= deadline && late <= Duration::from_millis(2), "{late:?} late");
@@ -199,7 +200,10 @@ async fn waiter_beyond_the_bound_is_refused_at_once_and_not_counted_as_offered()
     let (tasks, _) = fixture.start(WAITERS_MAX, MINUTE).await;
     let (begun, offered) = (Instant::now(), fixture.counts().offered);
     assert!(!fixture.wait(1, MINUTE).await.is_admit());
-    assert!(!fixture.limiter.check_async(&Request::new("other", "acme").within(MINUTE)).await.is_admit(), "of all keys together");
+    assert!(
+        !fixture.limiter.check_async(&Request::new("other", "acme").within(MINUTE)).await.is_admit(),
+        "of all keys together"
+    );
     assert_eq!((begun.elapsed(), fixture.counts().offered), (Duration::ZERO, offered));
     assert_eq!(fixture.waits(), [WAITERS_MAX as u64, 0, 0, 2]);
     tasks.into_iter().for_each(|task| task.abort());

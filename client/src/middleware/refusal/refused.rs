@@ -24,7 +24,12 @@ pub struct Refused<'a> {
 }
 
 impl<'a> Refused<'a> {
-    pub(in crate::middleware) fn new(form: &'a RefusalFormat, request: Head<'a>, by: &'a RefusedBy, at: SystemTime) -> Self {
+    pub(in crate::middleware) fn new(
+        form: &'a RefusalFormat,
+        request: Head<'a>,
+        by: &'a RefusedBy,
+        at: SystemTime,
+    ) -> Self {
         let RefusedBy { refusal, table, recorder, quota } = by;
         let bucket = table.responses.name(recorder.bucket());
         let limit = table.limits.get(recorder.bucket()).per_second().map(Rate::per_second);

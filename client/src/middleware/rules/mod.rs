@@ -2,8 +2,6 @@
 
 mod check;
 mod error;
-#[cfg(feature = "axum")]
-mod outside;
 mod pattern;
 mod readings;
 mod resolved;
@@ -27,7 +25,7 @@ use crate::{Limiter, Request};
 /// of it: decoded any number of times, with backslashes as slashes, without the parameters of segments, with slashes
 /// merged and with dot segments resolved, in any order. The first rule that matches any of them applies, so the
 /// strictest is listed first, and a request is unlimited only if it is by all of them. The first limited rule whose method
-/// and route match applies to a path with more readings than a service has a use for: more than 128, or more than 8 KiB
+/// matches applies to a path with more readings than a service has a use for: more than 128, or more than 8 KiB
 /// of them and eight times its length. Case counts unless it is [ignored](Self::ignore_case), and a trailing slash counts.
 ///
 /// With the feature `axum`, a layer inside of a nested router compares both the path without the prefix that the router
@@ -42,10 +40,6 @@ pub struct Rules {
     /// True if any rule has a condition on paths, for which the whole path is needed.
     #[cfg(feature = "axum")]
     has_path: bool,
-    #[cfg(feature = "axum")]
-    has_route: bool,
-    #[cfg(feature = "axum")]
-    outside: outside::Outside,
 }
 
 /// The result of comparing a request with the rules.
@@ -76,10 +70,6 @@ impl Rules {
             ignores_case: false,
             #[cfg(feature = "axum")]
             has_path: rules.iter().any(Resolved::has_path),
-            #[cfg(feature = "axum")]
-            has_route: rules.iter().any(|rule| rule.route().is_some()),
-            #[cfg(feature = "axum")]
-            outside: outside::Outside::default(),
             rules,
         })
     }
@@ -112,15 +102,15 @@ impl Rules {
     /// Compares a request with the rules, by all readings of its path.
     fn matched(&self, request: Head<'_>) -> Matched<'_> {
         #[cfg(feature = "axum")]
-        let (whole, route) = (self.whole_path(request), self.route_of(request));
+        let whole = self.whole_path(request);
         #[cfg(not(feature = "axum"))]
-        let (whole, route) = (None, None);
+        let whole = None;
         let mut first: Option<(usize, &Target)> = None;
         let mut all_unlimited = true;
         let path = request.uri.path().as_bytes();
         let is_complete = each_reading(path, whole, self.ignores_case, |reading| {
             let mut rules = self.rules.iter().enumerate();
-            let rule = rules.find(|(_, rule)| rule.matches(request.method, route, reading));
+            let rule = rules.find(|(_, rule)| rule.matches(request.method, reading));
             all_unlimited &= rule.is_some();
             let Some((index, Some(target))) = rule.map(|(index, rule)| (index, rule.target())) else {
                 return;
@@ -131,7 +121,7 @@ impl Rules {
         });
         if !is_complete {
             // A reading that was left out may match any of them.
-            let rules = self.rules.iter().filter(|rule| rule.matches_but_for_path(request.method, route));
+            let rules = self.rules.iter().filter(|rule| rule.takes(request.method));
             if let Some(target) = rules.filter_map(Resolved::target).next() {
                 return Matched::Limited(target);
             }
@@ -151,23 +141,6 @@ impl Rules {
         }
         let whole = request.extensions.get::<axum::extract::OriginalUri>()?.0.path();
         (whole != request.uri.path()).then_some(whole.as_bytes())
-    }
-
-    /// Returns the route that a router has chosen for a request, if any rule asks for one.
-    #[cfg(feature = "axum")]
-    fn route_of<'a>(&self, request: Head<'a>) -> Option<&'a str> {
-        if !self.has_route {
-            return None;
-        }
-        let routes = || self.rules.iter().filter_map(Resolved::route).map(str::to_owned);
-        let route = request.extensions.get::<axum::extract::MatchedPath>();
-        if route.is_some() {
-            self.outside.note_route(&self.limiter.table, routes());
-        } else {
-            let in_router = request.extensions.get::<axum::extract::OriginalUri>().is_some();
-            self.outside.note_routeless(&self.limiter.table, in_router, routes());
-        }
-        route.map(axum::extract::MatchedPath::as_str)
     }
 
     /// Compares a request with the rules for a caller that decides by itself, such as one that answers for other

@@ -7,14 +7,13 @@ use super::error::RulesError;
 use super::pattern::PathPattern;
 use super::readings::Reading;
 use super::rule::Cost;
-use crate::middleware::{Head, Tenant};
 use crate::limiter::KeyHandle;
+use crate::middleware::{Head, Tenant};
 use crate::{BucketHandle, Limiter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
     path: Option<PathPattern>,
-    route: Option<String>,
     methods: Option<Vec<Method>>,
     /// Absent for requests that are unlimited.
     target: Option<Target>,
@@ -33,7 +32,6 @@ impl Resolved {
     /// Declares the bucket of a rule.
     pub(super) fn new(limiter: &Limiter, tenant: &Tenant, checked: Checked) -> Result<Self, RulesError> {
         let name = checked.name();
-        let route = checked.rule.route_template().map(str::to_owned);
         let Checked { rule, path, .. } = checked;
         let target = match rule.bucket {
             None => None,
@@ -45,20 +43,19 @@ impl Resolved {
                 Some(Target { bucket, key, cost: rule.cost })
             }
         };
-        Ok(Self { path, route, methods: rule.methods, target })
+        Ok(Self { path, methods: rule.methods, target })
     }
 
     #[inline]
-    pub(super) fn matches(&self, method: &Method, route: Option<&str>, reading: Reading<'_>) -> bool {
+    pub(super) fn matches(&self, method: &Method, reading: Reading<'_>) -> bool {
         let path = self.path.as_ref();
         path.is_none_or(|path| reading.any(|text| path.matches(text, reading.is_decoded)))
-            && self.matches_but_for_path(method, route)
+            && self.takes(method)
     }
 
     #[inline]
-    pub(super) fn matches_but_for_path(&self, method: &Method, route: Option<&str>) -> bool {
+    pub(super) fn takes(&self, method: &Method) -> bool {
         self.methods.as_ref().is_none_or(|methods| methods.contains(method))
-            && self.route.as_ref().is_none_or(|of_rule| route == Some(&**of_rule))
     }
 
     pub(super) fn lower_path(&mut self) {
@@ -72,11 +69,6 @@ impl Resolved {
     #[cfg(feature = "axum")]
     pub(super) const fn has_path(&self) -> bool {
         self.path.is_some()
-    }
-
-    #[cfg(feature = "axum")]
-    pub(super) fn route(&self) -> Option<&str> {
-        self.route.as_deref()
     }
 }
 

@@ -5,8 +5,8 @@ use http::Method;
 use super::*;
 use crate::BucketError;
 use crate::internals::KeyHandle;
-use crate::middleware::decide::Decider;
 use crate::middleware::COST_MAX;
+use crate::middleware::decide::Decider;
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
     let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
@@ -22,7 +22,8 @@ fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
 
 fn key_of(rules: &Rules, bucket: &str) -> KeyHandle {
     let buckets = rules.rules.iter().filter_map(|rule| Some(&rule.target()?.bucket));
-    let mut buckets = buckets.filter(|of| rules.limiter.table.responses.name(of.place.bucket) == Some(bucket));
+    let mut buckets =
+        buckets.filter(|of| rules.limiter.table.responses.name(of.place.bucket) == Some(bucket));
     buckets.next().unwrap().key("default")
 }
 
@@ -252,8 +253,11 @@ fn function_names_what_a_request_counts_for() {
     let key = limiter.bucket("export").unwrap().key("default");
     for (cost, expected) in [(1, 1), (5, 5), (u32::MAX, u64::from(COST_MAX)), (0, 1)] {
         let before = key.counts().offered;
-        let export = move |_: Head<'_>| Some(Request::new("export", "default").cost(cost));
-        Decider::Function(limiter.clone(), Box::new(export)).decide(Head::of(&http::Request::new(())));
+        let decider = Decider::Function(
+            limiter.clone(),
+            Box::new(move |_| Some(Request::new("export", "default").cost(cost))),
+        );
+        decider.decide(Head::of(&http::Request::new(())));
         assert_eq!(key.counts().offered - before, expected, "{cost}");
     }
 }

@@ -1,16 +1,11 @@
 //! The tenant of a request.
 
 mod address;
-mod api_keys;
 mod error;
 mod forwarded;
 mod found;
-mod resolve;
-#[cfg(feature = "axum")]
-mod route;
 
 pub use error::TenantError;
-pub use resolve::{ResolveFuture, ResolveTenant, ResolveTenantLayer};
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +15,6 @@ use plimsoll_core::names::DEFAULT_TENANT;
 
 use super::Head;
 use address::PeerAddress;
-use api_keys::ApiKeys;
 use forwarded::ForwardedAddress;
 use found::{Find, Found, NameBuffer};
 
@@ -30,8 +24,7 @@ use found::{Find, Found, NameBuffer};
 ///
 /// | source | trust |
 /// |---|---|
-/// | [`extension`](Self::extension), [`resolved`](Self::resolved) | as much as the layer that verified it |
-/// | [`api_key`](Self::api_key) | a secret of the caller |
+/// | [`extension`](Self::extension) | as much as the layer that verified it |
 /// | [`peer_address`](Self::peer_address), [`forwarded_address`](Self::forwarded_address) | an address, which many callers may share |
 /// | [`header`](Self::header) | anything that a caller sends, unless a proxy replaces it |
 ///
@@ -55,7 +48,8 @@ type Read = dyn Fn(Head<'_>) -> Option<&str> + Send + Sync;
 
 impl Tenant {
     /// Reads the tenant from a value of type `T` that a layer before this one put into the request's
-    /// extensions, such as the claims of a verified token. A request without it counts as `default`.
+    /// extensions, such as the claims of a verified token, or the result of a look-up that
+    /// was awaited. A request without it counts as `default`.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
@@ -91,7 +85,8 @@ impl Tenant {
         check(tenant).map(|()| Self(Source::Constant(tenant.into())))
     }
 
-    /// Reads the tenant by a function of the request's head that borrows from it.
+    /// Reads the tenant by a function of the request's head that borrows from it, such as the route of an axum router in
+    /// `MatchedPath`.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
@@ -102,7 +97,7 @@ impl Tenant {
         Self(Source::Fn(Arc::new(read)))
     }
 
-    /// Finds the tenant by a function that returns an own name, such as one that is looked up in a map.
+    /// Finds the tenant by a function that returns an own name, such as one that is looked up in a map of API keys.
     ///
     /// ```
     /// use std::{collections::HashMap, sync::Arc};
@@ -113,30 +108,6 @@ impl Tenant {
     /// ```
     pub fn by<N: AsRef<str> + 'static>(find: impl Fn(Head<'_>) -> Option<N> + Send + Sync + 'static) -> Self {
         Self::find(By(find))
-    }
-
-    /// Finds the tenant by the API key in a header. In the header `authorization` the key follows the scheme
-    /// `Bearer`. A tenant may have several keys. Keys are held as keyed hashes, so that they are in no log and no
-    /// `Debug` output, and the time of a look-up is not about them.
-    ///
-    /// A request with an unknown key counts as `default`: to refuse it is up to the authentication.
-    ///
-    /// ```
-    /// # use plimsoll_client::middleware::{Tenant, TenantError};
-    /// # fn main() -> Result<(), TenantError> {
-    /// let tenant = Tenant::api_key("x-api-key", [("k-8f2c..", "acme"), ("k-77ab..", "globex")])?;
-    /// # drop(tenant);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// When the header's name is invalid, a tenant is empty, a key is empty, longer than 512 bytes or belongs to two
-    /// tenants, or there are more than 100,000.
-    pub fn api_key<K: AsRef<str>, T: AsRef<str>>(
-        header: &str,
-        keys: impl IntoIterator<Item = (K, T)>,
-    ) -> Result<Self, TenantError> {
-        ApiKeys::new(header_name(header)?, keys).map(Self::find)
     }
 
     /// Uses the address of the connection's peer: an IPv4 address, or the /64 of an IPv6 address, as
@@ -167,18 +138,6 @@ impl Tenant {
     /// When the header's name is invalid, or the number of hops is not 1 to 16.
     pub fn forwarded_address(header: &str, trusted_hops: usize) -> Result<Self, TenantError> {
         ForwardedAddress::new(header_name(header)?, trusted_hops).map(Self::find)
-    }
-
-    /// Uses the route that an axum router has chosen, so that a bucket is shared fairly between routes:
-    /// `/orders/{id}` is the tenant `/orders/:id`. It needs a layer inside of the router.
-    #[cfg(feature = "axum")]
-    pub fn matched_path() -> Self {
-        Self::find(route::Route)
-    }
-
-    /// Uses the name that a [`ResolveTenantLayer`] outside of this layer found.
-    pub fn resolved() -> Self {
-        Self::extension(|resolved: &resolve::Resolved| Some(&resolved.0))
     }
 
     /// Uses another source for the requests without a tenant in this one.

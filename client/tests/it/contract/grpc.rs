@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_client::{Reason, Request};
 use plimsoll_client::middleware::{ERROR_DOMAIN, PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::testing::ControlPlane;
+use plimsoll_client::{Reason, Request};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tonic::transport::Server;

@@ -1,7 +1,6 @@
 //! The contract of refusals, checked by programs of independent parties: parsers of structured fields and of problem
 //! documents, the gRPC library of Google, and curl.
 
-mod curl;
 mod grpc;
 mod http;
 mod python;

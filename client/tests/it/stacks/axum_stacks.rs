@@ -10,7 +10,6 @@ use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
-use tower::limit::ConcurrencyLimitLayer;
 use tower::timeout::TimeoutLayer as TowerTimeoutLayer;
 use tower::{BoxError, Layer, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -64,44 +63,9 @@ fn stacks() -> Vec<Stack> {
         Stack {
             name: "CORS and trace outside, the body of axum",
             serve: |listener, shed| {
-                serve(
-                    listener,
-                    routes().layer(shed).layer(cors()).layer(TraceLayer::new_for_http()),
-                );
+                serve(listener, routes().layer(shed).layer(cors()).layer(TraceLayer::new_for_http()));
             },
             cors: Cors::Outside,
-            ..Stack::default()
-        },
-        Stack {
-            name: "CORS inside",
-            serve: |listener, shed| serve(listener, routes().layer(cors()).layer(shed.either_body())),
-            cors: Cors::Inside,
-            ..Stack::default()
-        },
-        Stack {
-            name: "one ServiceBuilder: trace, timeout, limiter, compression",
-            serve: |listener, shed| {
-                let layers = ServiceBuilder::new()
-                    .layer(TraceLayer::new_for_http())
-                    .layer(timeout())
-                    .layer(shed.either_body())
-                    .layer(CompressionLayer::new());
-                serve(listener, routes().layer(layers));
-            },
-            late: Some(504),
-            ..Stack::default()
-        },
-        Stack {
-            name: "compression outside",
-            serve: |listener, shed| serve(listener, routes().layer(shed.either_body()).layer(CompressionLayer::new())),
-            ..Stack::default()
-        },
-        Stack {
-            name: "limiter outside of the timeout",
-            serve: |listener, shed| {
-                serve(listener, routes().layer(ServiceBuilder::new().layer(shed.either_body()).layer(timeout())));
-            },
-            late: Some(504),
             ..Stack::default()
         },
         Stack {
@@ -153,39 +117,16 @@ fn stacks() -> Vec<Stack> {
             ..Stack::default()
         },
         Stack {
-            name: "concurrency limit outside",
-            serve: |listener, shed| {
-                serve(listener, routes().layer(shed.either_body()).layer(ConcurrencyLimitLayer::new(64)));
-            },
-            ..Stack::default()
-        },
-        Stack {
-            name: "concurrency limit inside",
-            serve: |listener, shed| {
-                let layers = ServiceBuilder::new().layer(shed.either_body()).layer(ConcurrencyLimitLayer::new(64));
-                serve(listener, routes().layer(layers));
-            },
-            ..Stack::default()
-        },
-        Stack {
             name: "errors of tower: handled outside, timeout of tower inside",
             serve: |listener, shed| {
                 let handled = HandleErrorLayer::new(async |_: BoxError| StatusCode::GATEWAY_TIMEOUT);
-                let layers =
-                    ServiceBuilder::new().layer(handled).layer(shed.either_body()).layer(TowerTimeoutLayer::new(TIMEOUT));
+                let layers = ServiceBuilder::new()
+                    .layer(handled)
+                    .layer(shed.either_body())
+                    .layer(TowerTimeoutLayer::new(TIMEOUT));
                 serve(listener, routes().layer(layers));
             },
             late: Some(504),
-            ..Stack::default()
-        },
-        Stack {
-            name: "layer of axum from a function outside and inside",
-            serve: |listener, shed| {
-                let pass = async |request: Request, next: middleware::Next| next.run(request).await;
-                let app =
-                    routes().layer(middleware::from_fn(pass)).layer(shed.either_body()).layer(middleware::from_fn(pass));
-                serve(listener, app);
-            },
             ..Stack::default()
         },
     ]

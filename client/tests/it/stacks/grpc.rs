@@ -46,7 +46,8 @@ fn stacks() -> Vec<Stack> {
         Stack {
             name: "server of tonic: trace and timeout around the limiter",
             serve: |listener, shed, health| {
-                let layers = ServiceBuilder::new().layer(TraceLayer::new_for_grpc()).layer(shed.either_body());
+                let layers =
+                    ServiceBuilder::new().layer(TraceLayer::new_for_grpc()).layer(shed.either_body());
                 let server = Server::builder().timeout(TIMEOUT).layer(layers).add_service(health);
                 tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
             },
@@ -64,8 +65,10 @@ fn stacks() -> Vec<Stack> {
             name: "routes of tonic in a router of axum: trace, limiter, timeout",
             serve: |listener, shed, health| {
                 let timeout = TimeoutLayer::with_status_code(http::StatusCode::GATEWAY_TIMEOUT, TIMEOUT);
-                let layers =
-                    ServiceBuilder::new().layer(TraceLayer::new_for_grpc()).layer(shed.either_body()).layer(timeout);
+                let layers = ServiceBuilder::new()
+                    .layer(TraceLayer::new_for_grpc())
+                    .layer(shed.either_body())
+                    .layer(timeout);
                 let app = Routes::new(health).into_axum_router().merge(page()).layer(layers);
                 tokio::spawn(axum::serve(listener, app).into_future());
             },

@@ -63,8 +63,10 @@ async fn stacks_of_hyper_compose_and_behave() {
             name: "hyper: trace, limiter, timeout",
             serve: |listener, shed| {
                 let timeout = TimeoutLayer::with_status_code(http::StatusCode::GATEWAY_TIMEOUT, TIMEOUT);
-                let layers =
-                    ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(shed.either_body()).layer(timeout);
+                let layers = ServiceBuilder::new()
+                    .layer(TraceLayer::new_for_http())
+                    .layer(shed.either_body())
+                    .layer(timeout);
                 serve(listener, layers.service(hyper_routes()));
             },
             late: Some(504),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use plimsoll_core::quota::{Balance, lease};
 use tokio::time::Instant;
 
-use super::{Ask, Failure, Reply};
+use crate::limiter::quota::book::Reply;
+use crate::limiter::quota::store::{Ask, Failure};
 
 /// What a store in memory does with its next calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Memory {
         self.with(|state| (state.debited, state.given))
     }
 
-    pub(super) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
+    pub(in crate::limiter::quota) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
         let behaviour = self.with(|state| {
             state.calls += 1;
             state.behaviour
@@ -98,7 +99,7 @@ impl Memory {
         Ok(replies)
     }
 
-    pub(super) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
         self.probe().await?;
         self.with(|state| {
             let tokens = ask.demand.least;
@@ -110,7 +111,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) async fn probe(&self) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn probe(&self) -> Result<(), Failure> {
         match self.with(|state| state.behaviour) {
             Behaviour::Fails => Err(Failure::Connection),
             Behaviour::Silent | Behaviour::TakesInSilence => std::future::pending().await,
