@@ -91,6 +91,20 @@ impl PlimsollLayer {
     }
 
     /// Gives responses the body [`PlimsollBody`], for services whose body cannot be made from bytes, such as tonic's.
+    ///
+    /// ```
+    /// # use plimsoll_client::Limiter;
+    /// # use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
+    /// # use tonic::transport::Server;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = Limiter::builder("shop").build()?;
+    /// # let (_, orders) = tonic_health::server::health_reporter();
+    /// let rules = [Rule::bucket("orders").prefix("/shop.Orders")];
+    /// let layer = PlimsollLayer::new(Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?);
+    /// let server = Server::builder().layer(layer.either_body()).add_service(orders);
+    /// # drop(server);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn either_body(self) -> PlimsollLayer<EitherBody> {
         PlimsollLayer { decider: self.decider, format: self.format, body: PhantomData }

@@ -45,12 +45,12 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A tonic server takes `Server::builder().layer(PlimsollLayer::new(rules).either_body())`, with rules such
-//! as `.prefix("/shop.Orders")`. Where rules are not enough, use a function; see [`PlimsollLayer::by`].
+//! A tonic server needs [`either_body`](PlimsollLayer::either_body), and rules such as `.prefix("/shop.Orders")`. Where
+//! rules are not enough, use a function; see [`PlimsollLayer::by`].
 //!
 //! # Tenants
 //!
-//! [`Tenant`] reads the tenant from verified claims, an API key, an address, a header or the route, or asks a function;
+//! [`Tenant`] reads the tenant from verified claims, an address or a header, or asks a function;
 //! [`Tenant::or`] puts sources in order.
 //!
 //! # Refusals

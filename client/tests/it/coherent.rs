@@ -117,49 +117,9 @@ async fn two_hops_admit_as_many_as_the_strictest() {
 
 #[tokio::test]
 async fn requests_without_a_trace_are_drawn_at_every_hop() {
-    let plain = |_| Request::get("/orders/7").body(()).unwrap();
-    let twice = |number: usize| {
-        let traceparent = |n| format!("00-{n:032x}-00f067aa0ba902b7-01");
-        let request = Request::get("/orders/7").header("traceparent", traceparent(number + 1));
-        request.header("traceparent", traceparent(number + 1)).body(()).unwrap()
-    };
-    let malformed = |number: usize| {
-        let traceparent = format!("00-{:032X}-00f067aa0ba902b7-0", number + 1);
-        Request::get("/orders/7").header("traceparent", traceparent).body(()).unwrap()
-    };
-    type Make<'a> = &'a dyn Fn(usize) -> Request<()>;
-    let all: [(&str, Make<'_>); 3] =
-        [("no header", &plain), ("two headers", &twice), ("a malformed header", &malformed)];
-    for (how, request) in all {
-        let admitted = pass_both((0..REQUESTS).map(request)).await;
-        // 0.7 * 0.5, and 8 standard deviations of 67.5; with one draw for both hops it would be 10,000.
-        assert!((6_460..=7_540).contains(&admitted), "{admitted} with {how}");
-    }
-}
-
-#[tokio::test]
-async fn request_that_counts_as_several_is_decided_by_its_trace() {
-    let limiter = limiter("shop", ratio(5));
-    let key = limiter.bucket("shop").unwrap().key("default");
-    let rules = Rules::new(&limiter, Tenant::default(), [Rule::bucket("shop").cost(|_| 3)]).unwrap();
-    let closure = PlimsollLayer::by(&limiter, |_| Some(Asked::new("shop", "default").cost(3)));
-    for layer in [PlimsollLayer::new(rules), closure].map(PlimsollLayer::either_body) {
-        let before = key.counts();
-        let mut service = layer
-            .layer(service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(String::new())))));
-        let mut admitted = 0;
-        for trace in 1..=1_000_u128 {
-            let traceparent = format!("00-{trace:032x}-00f067aa0ba902b7-01");
-            let request = Request::get("/orders/7").header("traceparent", traceparent).body(()).unwrap();
-            let response = service.ready().await.unwrap().call(request).await.unwrap();
-            let drawn = COHERENCE.draw_key().draw(TraceId::new(trace).unwrap());
-            assert_eq!(response.status() == 200, !coin::refuses(ratio(5), drawn), "trace {trace}");
-            admitted += u64::from(response.status() == 200);
-        }
-        let after = key.counts();
-        assert_eq!(after.offered - before.offered, 3 * 1_000);
-        assert_eq!(after.admitted() - before.admitted(), 3 * admitted);
-    }
+    let admitted = pass_both((0..REQUESTS).map(|_| Request::get("/orders/7").body(()).unwrap())).await;
+    // 0.7 * 0.5, and 8 standard deviations of 67.5; with one draw for both hops it would be 10,000.
+    assert!((6_460..=7_540).contains(&admitted), "{admitted}");
 }
 
 /// The draw key reaches independent limiters over the real protocol.

@@ -29,9 +29,17 @@ const REDIS_PORT: u16 = 6379;
 /// more than 2^53 tokens holds 2^53 there.
 ///
 /// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = plimsoll_client::QuotaStore::new("plimsoll://quota:9049")?.username("shop");
-/// assert_eq!(store.to_string(), "plimsoll://quota:9049");
+/// use plimsoll_client::{Limiter, QuotaStore, Refusal, Request};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = QuotaStore::new("plimsoll://quota:9049")?.username("shop");
+/// let (limiter, _feed) = Limiter::builder("shop").quota_store(store).build()?;
+/// let handler = async |tenant: &str| -> Result<&str, Refusal> {
+///     limiter.check_async(&Request::new("calls", tenant)).await.ok()?;
+///     Ok("called")
+/// };
+/// assert_eq!(handler("acme").await, Ok("called"));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]

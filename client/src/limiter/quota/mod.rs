@@ -139,7 +139,7 @@ impl Quotas {
         let Some((tokens, ahead)) = covered else { return false };
         need.covered = tokens;
         if let Some(demand) = ahead {
-            self.shared.fly(&need.id, demand);
+            self.shared.fly(need.id.key(), demand);
         }
         tokens.count == need.cost
     }

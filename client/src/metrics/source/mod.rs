@@ -79,7 +79,7 @@ impl Source {
         let series = problems
             .iter()
             .map(|problem| (vec![problem.kind().to_owned(), problem.subject().to_owned()], 1.0));
-        let help = "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone, address or route.";
+        let help = "1 while the limiter is wired wrongly, by kind of problem and its bucket, zone or address.";
         Family::gauge("plimsoll_setup_problems", help, &["problem", "subject"], series)
     }
 

@@ -39,7 +39,7 @@ impl Resolved {
                 let bucket = limiter.bucket(&bucket);
                 let bucket = bucket.map_err(|source| RulesError::Bucket { rule: name, source })?;
                 bucket.table.responses.prepare(bucket.place.bucket as usize);
-                let key = tenant.constant_name().map(|tenant| bucket.resolve(tenant));
+                let key = tenant.constant.as_deref().map(|tenant| bucket.resolve(tenant));
                 Some(Target { bucket, key, cost: rule.cost })
             }
         };

@@ -36,14 +36,6 @@ struct Stack {
 fn stacks() -> Vec<Stack> {
     vec![
         Stack {
-            name: "server of tonic",
-            serve: |listener, shed, health| {
-                let server = Server::builder().layer(shed.either_body()).add_service(health);
-                tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-            },
-            has_page: false,
-        },
-        Stack {
             name: "server of tonic: trace and timeout around the limiter",
             serve: |listener, shed, health| {
                 let layers =
@@ -52,14 +44,6 @@ fn stacks() -> Vec<Stack> {
                 tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
             },
             has_page: false,
-        },
-        Stack {
-            name: "routes of tonic in a router of axum",
-            serve: |listener, shed, health| {
-                let app = Routes::new(health).into_axum_router().merge(page()).layer(shed);
-                tokio::spawn(axum::serve(listener, app).into_future());
-            },
-            has_page: true,
         },
         Stack {
             name: "routes of tonic in a router of axum: trace, limiter, timeout",

@@ -11,13 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::quota::Quota;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::book::holding::Holding;
-use super::book::{Book, BucketId, Demand, KEYS_MAX, Reply, Tokens};
+use super::book::{Book, Demand, KEYS_MAX, Key, Reply, Tokens};
 use super::figures::{Figures, StoreCounters};
 use super::held::Waits;
 use super::store::{Ask, CONNECT_MAX, Failure, LATE_MAX, Store};
@@ -93,6 +92,21 @@ impl Shared {
         self.is_closed.load(Ordering::Relaxed)
     }
 
+    /// Calls `f` with the state of a key if there is any.
+    pub(super) fn known<T>(&self, key: &Key, f: impl FnOnce(&mut Holding<Waits>) -> T) -> Option<T> {
+        self.book.known(&self.book.id(&key.quota, &key.tenant), f)
+    }
+
+    /// Calls `f` with the state of a key, which begins if there is room for it.
+    pub(super) fn with<T>(
+        &self,
+        key: &Key,
+        now: MonoTime,
+        f: impl FnOnce(&mut Holding<Waits>) -> T,
+    ) -> Option<T> {
+        self.book.with(&self.book.id(&key.quota, &key.tenant), now, f)
+    }
+
     pub(super) fn counters(&self) -> StoreCounters {
         self.figures.counters(self.is_answering(), self.book.held())
     }
@@ -138,9 +152,8 @@ impl Shared {
     }
 
     /// Makes the call of a key for the requests that wait for it, and further calls until none waits.
-    pub(super) fn fly(self: &Arc<Self>, id: &BucketId<'_>, demand: Demand) {
-        let (quota, tenant) = (Arc::clone(id.quota), Arc::from(id.tenant()));
-        let flight = Flight::new(Arc::clone(self), quota, tenant);
+    pub(super) fn fly(self: &Arc<Self>, key: Key, demand: Demand) {
+        let flight = Flight::new(Arc::clone(self), key);
         // Dropped outside of a runtime, the flight ends the call.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(flight.run(demand));
@@ -148,24 +161,24 @@ impl Shared {
     }
 
     /// Returns tokens to the lease of their key, and those beyond it to the store.
-    pub(super) fn put_back(self: &Arc<Self>, quota: &Arc<Quota>, tenant: &Arc<str>, tokens: Tokens) {
+    pub(super) fn put_back(self: &Arc<Self>, key: &Key, tokens: Tokens) {
+        if tokens.count == 0 {
+            return;
+        }
         let now = self.now();
-        let id = self.book.id(quota, tenant);
         let bank = |holding: &mut Holding<Waits>| match self.is_closed() {
             true => tokens,
-            false => holding.bank(quota, tokens, now),
+            false => holding.bank(&key.quota, tokens, now),
         };
-        let beyond = self.book.known(&id, bank).unwrap_or(tokens);
-        self.give(quota, tenant, beyond);
+        let beyond = self.known(key, bank).unwrap_or(tokens);
+        self.give(key.clone(), beyond);
     }
 
     /// Gives tokens back to the store in the background, once a breaker before it is closed. Those that would arrive
     /// after the refill are lost: they would come on top of a full bucket.
-    pub(super) fn give(self: &Arc<Self>, quota: &Arc<Quota>, tenant: &Arc<str>, tokens: Tokens) {
+    pub(super) fn give(self: &Arc<Self>, key: Key, tokens: Tokens) {
         if tokens.count > 0 {
-            let demand = Demand { least: tokens.count, wanted: tokens.count };
-            let ask = Ask { quota: Arc::clone(quota), tenant: Arc::clone(tenant), demand };
-            self.give_when_closed(ask, tokens.ends);
+            self.give_when_closed(Ask::all(key, tokens.count), tokens.ends);
         }
     }
 
@@ -210,7 +223,7 @@ impl Shared {
     }
 
     fn lost(&self, ask: &Ask) {
-        self.figures.lost(&ask.quota, ask.demand.least);
+        self.figures.lost(&ask.key.quota, ask.demand.least);
     }
 
     /// Connects in the background, and asks once: a store that is configured wrongly is in the log before requests are
@@ -257,19 +270,16 @@ impl Shared {
 
     /// Gives all leases back.
     async fn give_leases(self: &Arc<Self>) {
-        let mut leases = Vec::new();
-        self.book.drain(|quota, tenant, tokens| {
-            let demand = Demand { least: tokens.count, wanted: tokens.count };
-            leases.push((Ask { quota: Arc::clone(quota), tenant: Arc::from(tenant), demand }, tokens.ends));
-        });
-        let mut leases = leases.into_iter();
+        let mut leases = self.book.drain().into_iter();
         let mut gives = tokio::task::JoinSet::new();
         loop {
             while gives.len() < GIVES_AT_ONCE
-                && let Some((ask, ends)) = leases.next()
+                && let Some((key, tokens)) = leases.next()
             {
                 let shared = Arc::clone(self);
-                gives.spawn(async move { shared.give_now(&ask, ends).await });
+                gives.spawn(
+                    async move { shared.give_now(&Ask::all(key, tokens.count), tokens.ends).await },
+                );
             }
             if gives.join_next().await.is_none() {
                 return;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use plimsoll_core::names::check_tenant;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
-use super::book::{Demand, EVERY_TENANT, Reply};
+use super::book::{Demand, EVERY_TENANT, Key, Reply};
 use super::config::{QuotaStore, QuotaStoreError, StoreKind};
 #[cfg(all(test, not(feature = "loom")))]
 use super::tests::memory::Memory;
@@ -24,12 +24,16 @@ const KEYS_PER_TAKE_MAX: usize = 64;
 /// The tokens that are asked of one bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
-    pub(super) quota: Arc<Quota>,
-    pub(super) tenant: Arc<str>,
+    pub(super) key: Key,
     pub(super) demand: Demand,
 }
 
 impl Ask {
+    /// Makes the demand of all of these tokens.
+    pub(super) const fn all(key: Key, tokens: u64) -> Self {
+        Self { key, demand: Demand { least: tokens, wanted: tokens } }
+    }
+
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
     pub(super) fn of_nothing() -> Option<Self> {
         let rate = QuotaRate::new(1, 1, 1_000).ok()?;
@@ -37,12 +41,12 @@ impl Ask {
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
         let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
-        Some(Self { quota: Arc::new(quota), tenant, demand: Demand { least: 0, wanted: 0 } })
+        Some(Self::all(Key { quota: Arc::new(quota), tenant }, 0))
     }
 
     /// Returns the tenant in the keys of a store: one with an invalid name is the default class.
     pub(super) fn tenant_in_key(&self) -> &str {
-        match (&*self.tenant, self.quota.key) {
+        match (&*self.key.tenant, self.key.quota.key) {
             (_, QuotaKey::Global) => EVERY_TENANT,
             (tenant, QuotaKey::Tenant) if check_tenant(tenant).is_ok() => tenant,
             _ => plimsoll_core::names::DEFAULT_TENANT,
@@ -167,9 +171,9 @@ impl Store {
     pub(super) async fn probe(&self, ask: &Ask) -> Result<(), Failure> {
         match self {
             Self::Remote { dialect, connections } => {
-                let nothing = [Ask { demand: Demand { least: 0, wanted: 0 }, ..ask.clone() }];
-                let value = connections.run(|is_full| take_command(dialect, &nothing, is_full)).await?;
-                parse(value, &nothing).map(drop).ok_or(Failure::Reply)
+                let nothing = std::slice::from_ref(ask);
+                let value = connections.run(|is_full| take_command(dialect, nothing, is_full)).await?;
+                parse(value, nothing).map(drop).ok_or(Failure::Reply)
             }
             #[cfg(all(test, not(feature = "loom")))]
             Self::Memory(memory) => memory.probe().await,

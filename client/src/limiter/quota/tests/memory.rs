@@ -105,7 +105,7 @@ impl Memory {
             let tokens = ask.demand.least;
             state.given += tokens;
             if let Some(balance) = state.balances.get_mut(&key(ask)) {
-                balance.give_back(ask.quota.rate, tokens);
+                balance.give_back(ask.key.quota.rate, tokens);
             }
         });
         Ok(())
@@ -145,14 +145,14 @@ impl State {
         let balances: Vec<Balance> = asks
             .iter()
             .map(|ask| {
-                let rate = ask.quota.rate;
+                let rate = ask.key.quota.rate;
                 let known = self.balances.get(&key(ask)).copied();
                 known.unwrap_or_else(|| Balance::full(rate, at)).refilled(rate, at)
             })
             .collect();
         let is_enough = balances.iter().zip(asks).all(|(balance, ask)| balance.tokens >= ask.demand.least);
         let replies = balances.into_iter().zip(asks).map(|(mut balance, ask)| {
-            let (rate, demand) = (ask.quota.rate, ask.demand);
+            let (rate, demand) = (ask.key.quota.rate, ask.demand);
             let granted = if is_enough { lease(balance.tokens, demand.least, demand.wanted) } else { 0 };
             balance.tokens -= granted;
             self.debited += granted;
@@ -165,5 +165,5 @@ impl State {
 }
 
 fn key(ask: &Ask) -> String {
-    format!("{}:{}:{:?}", ask.tenant_in_key(), ask.quota.name, ask.quota.rate)
+    format!("{}:{}:{:?}", ask.tenant_in_key(), ask.key.quota.name, ask.key.quota.rate)
 }

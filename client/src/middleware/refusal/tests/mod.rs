@@ -270,28 +270,8 @@ fn long_path_does_not_enlarge_the_refusal() {
     }
 }
 
-/// A process that answers for services without a layer sends what a layer would, except for the path.
 #[test]
-fn refusal_without_a_layer_is_that_of_a_layer() {
-    let families = [RateLimitHeaders::Both, RateLimitHeaders::None];
-    for (reason, headers) in Reason::ALL.into_iter().flat_map(|reason| families.map(|of| (reason, of))) {
-        let form = RefusalFormat::default().headers(headers).status(StatusCode::SERVICE_UNAVAILABLE);
-        let form = form.problem_type("https://shop.example/busy");
-        let refusal = refusal(reason);
-        // The order of the metadata of a gRPC refusal is not defined, so that one has the bucket alone.
-        for (content_type, limit) in [("application/json", Some(10.0)), ("application/grpc", None)] {
-            let bucket = bucket(limit.map_or(Limit::Unknown, per_second));
-            let of = RefusalOf { refusal, bucket: Some("checkout"), limit, quota: None, at: at(1_000) };
-            let mut request = request(content_type);
-            *request.uri_mut() = http::Uri::from_static("shop.example:443");
-            let format = Format { form: form.clone(), respond: None };
-            let of_layer = response(&format, Head::of(&request), &by(reason, bucket), at(1_000));
-            let alone = if content_type == "application/json" { form.http(&of) } else { form.grpc(&of) };
-            assert_eq!(alone.status(), of_layer.status(), "{reason:?}");
-            assert_eq!(alone.headers(), of_layer.headers(), "{reason:?} for {content_type}");
-            assert_eq!(alone.body(), of_layer.body(), "{reason:?} for {content_type}");
-        }
-    }
+fn refusal_is_never_a_success() {
     let success = RefusalFormat::default().status(StatusCode::OK);
     let of =
         RefusalOf { refusal: refusal(Reason::ColdStart), bucket: None, limit: None, quota: None, at: at(0) };
