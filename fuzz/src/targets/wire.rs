@@ -2,6 +2,7 @@
 //! own parent, and a good parent of its other children.
 
 use plimsoll_aggregator::zone::Zone;
+use plimsoll_client::Request;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Role;
