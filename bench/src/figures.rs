@@ -18,7 +18,7 @@ pub(crate) const REQUESTS: [&str; 3] = ["1 thread, hot", "1 thread, 10k", "2 thr
 
 /// A service without a layer, and services with ours and with the peer's, by the layer's place.
 pub(crate) const NO_LAYER: &str = "no layer";
-pub(crate) const OURS: [&str; 2] = ["LoadShedLayer, on the routes", "LoadShedLayer, around the router"];
+pub(crate) const OURS: [&str; 2] = ["PlimsollLayer, on the routes", "PlimsollLayer, around the router"];
 pub(crate) const PEER: [&str; 2] =
     ["tower_governor 0.8, on the routes", "tower_governor 0.8, around the router"];
 

@@ -9,7 +9,7 @@ use std::future::Future;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::{Limiter, Metrics};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,8 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 async fn main() -> Result<(), Box<dyn Error>> {
     // The feed logs what keeps it from its aggregator, and what is wired wrongly.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let (limiter, feed) = Limiter::from_env("shop")?.build()?;
-    let feed = feed.spawn()?;
+    let (limiter, feed) = Limiter::from_env("shop").build()?;
 
     let rules = Rules::new(
         &limiter,
@@ -38,7 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .route("/orders/{id}", get(async || "an order\n").put(async || "changed\n"))
         .route("/healthz", get(async || "ok\n"))
         .route("/metrics", get(async move || ([("content-type", Metrics::TEXT_TYPE)], metrics.text())))
-        .layer(LoadShedLayer::new(rules).same_body());
+        .layer(PlimsollLayer::new(rules));
 
     let address = std::env::var("SHOP_LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;

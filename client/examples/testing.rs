@@ -9,7 +9,7 @@ use std::error::Error;
 use axum::Router;
 use axum::routing::get;
 use plimsoll_client::Limiter;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, RulesError, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, RulesError, Tenant};
 use tokio::net::TcpListener;
 
 /// Builds the routes of the shop behind a limiter.
@@ -19,7 +19,7 @@ fn shop(limiter: &Limiter) -> Result<Router, Box<dyn Error>> {
         Tenant::header("x-tenant")?,
         [Rule::bucket("orders").path("/orders/{id}"), Rule::unlimited().path("/healthz")],
     );
-    let layer = LoadShedLayer::new(rules?).same_body();
+    let layer = PlimsollLayer::new(rules?);
     let routes =
         Router::new().route("/orders/{id}", get(async || "an order")).route("/healthz", get(async || "ok"));
     Ok(routes.layer(layer))
@@ -27,8 +27,7 @@ fn shop(limiter: &Limiter) -> Result<Router, Box<dyn Error>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (limiter, feed) = Limiter::from_env("shop")?.build()?;
-    let feed = feed.spawn()?;
+    let (limiter, feed) = Limiter::from_env("shop").build()?;
     let address = std::env::var("SHOP_LISTEN").unwrap_or("127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::future::Future;
 
 use plimsoll_client::Limiter;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;
@@ -17,8 +17,7 @@ use tonic::transport::server::TcpIncoming;
 async fn main() -> Result<(), Box<dyn Error>> {
     // The feed logs what keeps it from its aggregator, and what is wired wrongly.
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let (limiter, feed) = Limiter::from_env("shop")?.build()?;
-    let feed = feed.spawn()?;
+    let (limiter, feed) = Limiter::from_env("shop").build()?;
 
     // A gRPC path is `/package.Service/Method`, a header is an entry of the metadata.
     let rules = Rules::new(
@@ -34,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     Server::builder()
-        .layer(LoadShedLayer::new(rules))
+        .layer(PlimsollLayer::new(rules).either_body())
         .add_service(health)
         .serve_with_incoming_shutdown(TcpIncoming::from(listener), shutdown_signal()?)
         .await?;

@@ -45,7 +45,7 @@ pub struct LimiterArgs {
     /// Decision about requests of a bucket before its policy is known: allow or deny. They are counted
     #[arg(long, env = "PLIMSOLL_BEFORE_POLICY", value_name = "DECISION", default_value = "allow", value_parser = ["allow", "deny"])]
     pub before_policy: String,
-    /// Store of exact quotas: plimsoll://HOST:PORT, redis://HOST:PORT, redis+sentinel://HOST:PORT/MASTER or
+    /// Store of exact quotas: plimsoll://HOST:PORT, redis://HOST:PORT or
     /// redis+cluster://HOST:PORT, or over TLS plimsolls://.., rediss://.. and so on. Quotas are not enforced without one
     #[arg(long, env = "PLIMSOLL_QUOTA_STORE", value_name = "URL")]
     pub quota_store: Option<String>,
@@ -68,11 +68,11 @@ impl LimiterArgs {
     /// Begins the limiter of a service. `default_name` is that of the instance unless a flag gives one.
     ///
     /// # Errors
-    /// When a name, an address or a rate is invalid.
+    /// When the address of the store of quotas is invalid.
     pub fn builder(&self, service: &str, default_name: &str) -> Result<LimiterBuilder, BuildError> {
         let name = self.name.as_deref().unwrap_or(default_name);
-        let builder = Limiter::builder(service)?.name(name)?.zone(&self.zone)?;
-        let mut builder = builder.aggregators(&self.aggregator)?.failover_delay(self.grace);
+        let builder = Limiter::builder(service).name(name).zone(&self.zone);
+        let mut builder = builder.aggregators(&self.aggregator).failover_delay(self.grace);
         builder = builder.before_policy(self.before_policy.parse().unwrap_or_default());
         if let Some(path) = &self.directives {
             builder = builder.directive_cache(path);
@@ -81,7 +81,7 @@ impl LimiterArgs {
             builder = builder.kill_file(path);
         }
         for (bucket, rps) in &self.cold_rps {
-            builder = builder.cold_rps(bucket, *rps)?;
+            builder = builder.cold_rps(bucket, *rps);
         }
         if let Some(store) = self.quota_store()? {
             builder = builder.quota_store(store);

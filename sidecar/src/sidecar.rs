@@ -223,7 +223,7 @@ fn limiter(args: &Args) -> Result<(Limiter, Feed), Error> {
     if args.security.insecure {
         builder = builder.insecure();
     }
-    Ok(builder.build()?)
+    Ok(builder.build_detached()?)
 }
 
 fn named<N>(

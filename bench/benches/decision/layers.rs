@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::header::{ACCEPT, HOST};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, SameBody, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use tower::{Layer, Service};
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
 use tower_governor::key_extractor::KeyExtractor;
@@ -48,10 +48,10 @@ fn routes() -> Router {
 }
 
 /// Our layer, by rules and with a guard that always admits.
-pub(crate) fn ours(ours: &Ours) -> LoadShedLayer<SameBody> {
+pub(crate) fn ours(ours: &Ours) -> PlimsollLayer {
     let tenant = Tenant::header(TENANT).unwrap();
     let rules = [Rule::bucket("guard-alone").path(PATH)];
-    LoadShedLayer::new(Rules::new(ours.guarded(), tenant, rules).unwrap()).same_body()
+    PlimsollLayer::new(Rules::new(ours.guarded(), tenant, rules).unwrap())
 }
 
 /// tower_governor's configuration, with more tokens than the benchmark can use.

@@ -1,6 +1,7 @@
 //! The decisions of this crate, by every kind of handle and directive.
 
-use plimsoll_client::{BucketHandle, KeyHandle, Limiter, Subscription};
+use plimsoll_client::internals::{KeyHandle, Subscription};
+use plimsoll_client::{BucketHandle, Limiter, Request};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
@@ -98,12 +99,15 @@ impl Ours {
     /// Returns the candidates with a target, and others that show the cost of their parts.
     pub(crate) fn all<'a>(&'a self, tenants: &'a [String]) -> Vec<Candidate<'a>> {
         let by_handle = |which: usize, name| {
-            let keys = &self.0[which].keys;
-            Candidate { name, spin: spin(move |at| keys[at].admit().is_admit()) }
+            let Measured { limiter, keys, .. } = &self.0[which];
+            Candidate { name, spin: spin(move |at| limiter.check(&keys[at].request()).is_admit()) }
         };
         let by_tenant = |which: usize, name| {
-            let bucket = &self.0[which].bucket;
-            Candidate { name, spin: spin(move |at| bucket.admit(&tenants[at]).is_admit()) }
+            let Measured { limiter, bucket, .. } = &self.0[which];
+            Candidate {
+                name,
+                spin: spin(move |at| limiter.check(&Request::new(bucket, &tenants[at])).is_admit()),
+            }
         };
         let by_names = &self.0[3].limiter;
         vec![
@@ -116,7 +120,7 @@ impl Ours {
             by_tenant(3, "by bucket and tenant, dithered coin and guard"),
             Candidate {
                 name: "by names, dithered coin and guard",
-                spin: spin(move |at| by_names.admit("guarded", &tenants[at]).is_admit()),
+                spin: spin(move |at| by_names.check(&Request::new("guarded", &tenants[at])).is_admit()),
             },
         ]
     }

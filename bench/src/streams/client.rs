@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_client::{BucketHandle, Limiter, Subscription};
+use plimsoll_client::internals::Subscription;
+use plimsoll_client::{BucketHandle, Limiter, Request};
 use plimsoll_core::directive::{Directives, StaleDirective};
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::KillGeneration;
@@ -58,6 +59,7 @@ pub(crate) struct Load {
 /// A client, driven by its stream.
 #[derive(Debug)]
 pub(crate) struct Client {
+    limiter: Limiter,
     subscription: Subscription,
     /// The keys that it decides for.
     targets: Vec<(BucketHandle, String)>,
@@ -99,6 +101,7 @@ impl Client {
             }
         };
         Ok(Self {
+            limiter,
             subscription,
             targets,
             rng: SmallRng::seed_from_u64(number as u64),
@@ -112,9 +115,9 @@ impl Client {
         })
     }
 
-    /// A handle for decisions on another thread.
-    pub(crate) fn bucket(&self) -> Option<BucketHandle> {
-        self.targets.first().map(|(bucket, _)| bucket.clone())
+    /// The limiter and a bucket for decisions on another thread.
+    pub(crate) fn bucket(&self) -> Option<(Limiter, BucketHandle)> {
+        self.targets.first().map(|(bucket, _)| (self.limiter.clone(), bucket.clone()))
     }
 
     /// Refills its guards, and decides what is due.
@@ -135,7 +138,8 @@ impl Client {
             self.due -= 1.0;
             let at = self.rng.random::<f64>().powi(SKEW) * self.targets.len() as f64;
             let target = self.targets.get(at as usize);
-            if target.is_some_and(|(bucket, tenant)| bucket.admit(tenant).is_admit()) {
+            let request = target.map(|(bucket, tenant)| Request::new(bucket, tenant));
+            if request.is_some_and(|request| self.limiter.check(&request).is_admit()) {
                 self.clients.admitted.fetch_add(1, Ordering::Relaxed);
             }
             self.clients.asked.fetch_add(1, Ordering::Relaxed);

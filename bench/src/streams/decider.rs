@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use plimsoll_client::BucketHandle;
+use plimsoll_client::{BucketHandle, Limiter, Request};
 use tokio_util::sync::CancellationToken;
 
 use super::{controller, process};
@@ -22,16 +22,19 @@ pub(super) struct Decider {
 
 impl Decider {
     /// Starts the thread. It ends when `stop` is cancelled.
-    pub(super) fn start(buckets: Vec<BucketHandle>, stop: CancellationToken) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        buckets: Vec<(Limiter, BucketHandle)>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<Self> {
         let (decided, waited) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let decider = Self { decided: Arc::clone(&decided), waited: Arc::clone(&waited) };
         let tenant = controller::tenant(0);
         thread::Builder::new().name("decider".to_owned()).spawn(move || {
             while !stop.is_cancelled() {
                 let before = process::waits_of_this_thread();
-                for bucket in &buckets {
+                for (limiter, bucket) in &buckets {
                     (0..DECISIONS_PER_TURN).for_each(|_| {
-                        let _ = bucket.admit(&tenant);
+                        let _ = limiter.check(&Request::new(bucket, &tenant));
                     });
                 }
                 waited.fetch_add(process::waits_of_this_thread() - before, Ordering::Relaxed);

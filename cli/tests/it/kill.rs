@@ -2,7 +2,6 @@
 //! restarts, on a full disk, and with an invalid policy.
 
 use std::fs;
-use std::io::Read;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output};

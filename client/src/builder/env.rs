@@ -2,54 +2,86 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::time::Duration;
 
-use plimsoll_core::names::nearest;
-
-use super::quota::StoreVariables;
 use super::{BUCKETS_MAX, BuildError, KEYS_MAX, LimiterBuilder};
+#[cfg(feature = "quota")]
+use crate::QuotaStore;
 use crate::feed::parse_yes_no;
-use crate::setup::SETUP_PROBLEMS_MAX;
 
-/// The beginning of all names.
-const PREFIX: &str = "PLIMSOLL_";
 /// The longest part of a value, and of what is wrong with it, that an error quotes, in characters.
 const QUOTED_MAX: usize = 500;
 
-/// The variables that configure a limiter.
-const OWN: [&str; 13] = [
-    "PLIMSOLL_AGGREGATOR",
-    "PLIMSOLL_BEFORE_POLICY",
-    "PLIMSOLL_BUCKETS_MAX",
-    "PLIMSOLL_CERTS",
-    "PLIMSOLL_COLD_RPS",
-    "PLIMSOLL_DIRECTIVES",
-    "PLIMSOLL_GRACE",
-    "PLIMSOLL_INSECURE",
-    "PLIMSOLL_KEYS_MAX",
-    "PLIMSOLL_KILL_FILE",
-    "PLIMSOLL_NAME",
-    "PLIMSOLL_READY_WITHIN",
-    "PLIMSOLL_ZONE",
+/// Applies the value of a variable.
+type Apply = fn(LimiterBuilder, &OsStr) -> LimiterBuilder;
+
+/// The variables that configure a limiter, in the order in which they are applied.
+const OWN: [(&str, Apply); 13] = [
+    ("PLIMSOLL_AGGREGATOR", |builder, value| {
+        builder.parse(text(value), |builder, text| {
+            builder.aggregators(&text.split(',').map(str::trim).collect::<Vec<_>>())
+        })
+    }),
+    ("PLIMSOLL_BEFORE_POLICY", |builder, value| {
+        let policy = text(value).and_then(|text| text.parse().map_err(str::to_owned));
+        builder.parse(policy, LimiterBuilder::before_policy)
+    }),
+    ("PLIMSOLL_BUCKETS_MAX", |builder, value| {
+        builder.parse(up_to(value, BUCKETS_MAX), LimiterBuilder::buckets_max)
+    }),
+    ("PLIMSOLL_CERTS", |builder, value| {
+        #[cfg(feature = "tls")]
+        return builder.certificates(value);
+        #[cfg(not(feature = "tls"))]
+        builder.without("TLS", "tls")
+    }),
+    ("PLIMSOLL_COLD_RPS", |builder, value| builder.parse(text(value), cold)),
+    ("PLIMSOLL_DIRECTIVES", |builder, value| builder.directive_cache(value)),
+    ("PLIMSOLL_GRACE", |builder, value| builder.parse(time(value, "20s"), LimiterBuilder::failover_delay)),
+    ("PLIMSOLL_INSECURE", |builder, value| {
+        let yes = parse_yes_no(value).ok_or_else(|| "write true or false".to_owned());
+        builder.parse(yes, |builder, yes| if yes { builder.insecure() } else { builder })
+    }),
+    ("PLIMSOLL_KEYS_MAX", |builder, value| builder.parse(up_to(value, KEYS_MAX), LimiterBuilder::keys_max)),
+    ("PLIMSOLL_KILL_FILE", |builder, value| builder.kill_file(value)),
+    ("PLIMSOLL_NAME", |builder, value| builder.parse(text(value), LimiterBuilder::name)),
+    ("PLIMSOLL_READY_WITHIN", |builder, value| {
+        builder.parse(time(value, "5s"), LimiterBuilder::ready_within)
+    }),
+    ("PLIMSOLL_ZONE", |builder, value| builder.parse(text(value), LimiterBuilder::zone)),
 ];
 
-/// Returns the variables that configure a limiter and its store of quotas.
-fn all() -> impl Iterator<Item = &'static str> {
-    OWN.into_iter().chain(StoreVariables::NAMES)
+/// The variables of the store of quotas: the address before its settings.
+#[cfg(feature = "quota")]
+const OF_STORE: [(&str, Apply); 5] = [
+    ("PLIMSOLL_QUOTA_STORE", |builder, value| {
+        let store = text(value).and_then(|url| QuotaStore::new(url).map_err(|error| error.to_string()));
+        builder.parse(store, LimiterBuilder::quota_store)
+    }),
+    ("PLIMSOLL_QUOTA_CA", |builder, value| of_store(builder, |store| Ok(store.ca(value)))),
+    ("PLIMSOLL_QUOTA_PASSWORD_FILE", |builder, value| {
+        of_store(builder, |store| Ok(store.password_file(value)))
+    }),
+    ("PLIMSOLL_QUOTA_TIMEOUT", |builder, value| {
+        of_store(builder, |store| Ok(store.timeout(time(value, "20ms")?)))
+    }),
+    ("PLIMSOLL_QUOTA_USERNAME", |builder, value| of_store(builder, |store| Ok(store.username(text(value)?)))),
+];
+#[cfg(not(feature = "quota"))]
+const OF_STORE: [(&str, Apply); 5] = [
+    ("PLIMSOLL_QUOTA_STORE", |builder, _| builder.without("exact quotas", "quota")),
+    ("PLIMSOLL_QUOTA_CA", |builder, _| builder.without("exact quotas", "quota")),
+    ("PLIMSOLL_QUOTA_PASSWORD_FILE", |builder, _| builder.without("exact quotas", "quota")),
+    ("PLIMSOLL_QUOTA_TIMEOUT", |builder, _| builder.without("exact quotas", "quota")),
+    ("PLIMSOLL_QUOTA_USERNAME", |builder, _| builder.without("exact quotas", "quota")),
+];
+
+/// Returns all variables.
+fn all() -> impl Iterator<Item = (&'static str, Apply)> {
+    OWN.into_iter().chain(OF_STORE)
 }
 
-/// Endings of the variables that Kubernetes sets for a Service, whose name may begin with `plimsoll-`.
-const OF_KUBERNETES: [&str; 4] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT", "_PROTO"];
-
 impl LimiterBuilder {
-    /// Starts from an instance of `service` and the environment of this process; see
-    /// [`variables`](Self::variables). Later calls of the builder win over the environment.
-    ///
-    /// # Errors
-    /// When the service's name or the value of a variable is invalid.
-    pub fn from_env(service: &str) -> Result<Self, BuildError> {
-        Self::new(service)?.variables(std::env::vars_os())
-    }
-
     /// Configures the limiter by environment variables that the caller passes, and ignores others:
     ///
     /// | variable | in place of |
@@ -70,162 +102,107 @@ impl LimiterBuilder {
     /// | `PLIMSOLL_QUOTA_STORE`, the address of the store | `quota_store` |
     /// | `PLIMSOLL_QUOTA_USERNAME`, `_PASSWORD_FILE`, `_CA`, `_TIMEOUT` such as `20ms` | the settings of the store |
     ///
-    /// A variable that is similar to one of these is logged as a warning.
-    ///
     /// ```
     /// # fn main() -> Result<(), plimsoll_client::BuildError> {
     /// use plimsoll_client::Limiter;
     ///
-    /// let variables = [("PLIMSOLL_ZONE", "eu-1a"), ("PLIMSOLL_AGGREGATOR", "http://127.0.0.1:7410")];
-    /// let (limiter, feed) = Limiter::builder("shop")?.variables(variables)?.build()?;
-    /// # drop((limiter, feed));
+    /// let variables = [("PLIMSOLL_ZONE", "eu-1a"), ("PLIMSOLL_READY_WITHIN", "5s")];
+    /// let (limiter, _feed) = Limiter::builder("shop").variables(variables).build()?;
+    /// # drop(limiter);
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
-    /// When a value is invalid or empty; the error names the variable and its value.
-    pub fn variables<N, V>(self, variables: impl IntoIterator<Item = (N, V)>) -> Result<Self, BuildError>
+    /// An invalid or empty value is an error, which names the variable and its value.
+    pub fn variables<N, V>(mut self, variables: impl IntoIterator<Item = (N, V)>) -> Self
     where
         N: AsRef<OsStr>,
         V: AsRef<OsStr>,
     {
-        let mut own: BTreeMap<&'static str, OsString> = BTreeMap::new();
-        let mut misspelt = 0;
+        let mut given: BTreeMap<&'static str, OsString> = BTreeMap::new();
         for (name, value) in variables {
             let Some(name) = name.as_ref().to_str() else { continue };
-            if let Some(name) = all().find(|own| *own == name) {
-                own.insert(name, value.as_ref().to_owned());
-            } else if let Some(meant) = meant(name).filter(|_| misspelt < SETUP_PROBLEMS_MAX) {
-                misspelt += 1;
-                tracing::warn!(
-                    variable = name,
-                    "unknown environment variable: did you mean {meant}? it has no effect on this limiter"
-                );
+            if let Some((name, _)) = all().find(|(own, _)| *own == name) {
+                given.insert(name, value.as_ref().to_owned());
             }
         }
-        let fault = |(name, value, cause): (_, OsString, String)| BuildError::Variable {
-            name,
-            value: quoted(&value.to_string_lossy()),
-            cause: quoted(&cause),
-        };
-        let mut of_store = StoreVariables::default();
-        let builder = own.into_iter().try_fold(self, |builder, (name, value)| {
-            if StoreVariables::NAMES.contains(&name) && !value.is_empty() {
-                of_store.take(name, value);
-                return Ok(builder);
-            }
-            builder.variable(name, &value).map_err(|cause| fault((name, value, cause)))
-        });
-        of_store.apply(builder?).map_err(fault)
-    }
-
-    /// Applies the value of one variable, or returns what is wrong with it.
-    fn variable(self, name: &str, value: &OsStr) -> Result<Self, String> {
-        if value.is_empty() {
-            return Err("the value is empty; give it one or unset the variable".to_owned());
+        for (name, apply) in all() {
+            let Some(value) = given.remove(name) else { continue };
+            let earlier = self.error.take();
+            self = match value.is_empty() {
+                true => self.fail("the value is empty; give it one or unset the variable".to_owned()),
+                false => apply(self, &value),
+            };
+            let fault = self.error.take().map(|error| {
+                let cause = match error {
+                    BuildError::Variable { cause, .. } => cause,
+                    error => error.to_string(),
+                };
+                BuildError::Variable { name, value: quoted(&value.to_string_lossy()), cause: quoted(&cause) }
+            });
+            self.error = earlier.or(fault);
         }
-        // Paths need not be text.
-        match name {
-            "PLIMSOLL_CERTS" => return self.certs(value),
-            "PLIMSOLL_DIRECTIVES" => return Ok(self.directive_cache(value)),
-            "PLIMSOLL_KILL_FILE" => return Ok(self.kill_file(value)),
-            _ => {}
+        self
+    }
+
+    /// Applies a value that is read from text, or keeps what is wrong with it.
+    fn parse<T>(self, value: Result<T, String>, apply: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Ok(value) => apply(self, value),
+            Err(cause) => self.fail(cause),
         }
-        let text = value.to_str().ok_or("the value is not UTF-8")?.trim();
-        let built = match name {
-            "PLIMSOLL_AGGREGATOR" => self.aggregators(&text.split(',').map(str::trim).collect::<Vec<_>>()),
-            "PLIMSOLL_ZONE" => self.zone(text),
-            "PLIMSOLL_NAME" => self.name(text),
-            "PLIMSOLL_INSECURE" => {
-                let yes = parse_yes_no(value).ok_or("write true or false")?;
-                Ok(if yes { self.insecure() } else { self })
-            }
-            "PLIMSOLL_COLD_RPS" => return text.split(',').try_fold(self, Self::cold_entry),
-            "PLIMSOLL_BEFORE_POLICY" => Ok(self.before_policy(text.parse()?)),
-            "PLIMSOLL_READY_WITHIN" => {
-                let time = humantime::parse_duration(text);
-                Ok(self.ready_within(time.map_err(|error| format!("{error}; write it like 5s"))?))
-            }
-            "PLIMSOLL_KEYS_MAX" => Ok(self.keys_max(up_to(text, KEYS_MAX)?)),
-            "PLIMSOLL_BUCKETS_MAX" => Ok(self.buckets_max(up_to(text, BUCKETS_MAX)?)),
-            "PLIMSOLL_GRACE" => {
-                let delay = humantime::parse_duration(text);
-                Ok(self.failover_delay(delay.map_err(|error| format!("{error}; write it like 20s"))?))
-            }
-            _ => {
-                debug_assert!(false, "{name} is one of OWN");
-                Ok(self)
-            }
-        };
-        built.map_err(|error| error.to_string())
     }
 
-    #[cfg(feature = "tls")]
-    fn certs(self, directory: &OsStr) -> Result<Self, String> {
-        Ok(self.certificates(directory))
+    /// Keeps what is wrong with the value of a variable, whose name the caller adds.
+    fn fail(self, cause: String) -> Self {
+        self.set(|_| Err(BuildError::Variable { name: "", value: String::new(), cause }))
     }
 
-    #[cfg(not(feature = "tls"))]
-    fn certs(self, _: &OsStr) -> Result<Self, String> {
-        Err("this library was built without TLS; build plimsoll-client with its feature `tls`".to_owned())
+    #[cfg(not(all(feature = "tls", feature = "quota")))]
+    fn without(self, what: &str, feature: &str) -> Self {
+        let library = "this library was built without";
+        self.fail(format!("{library} {what}; build plimsoll-client with its feature `{feature}`"))
     }
+}
 
-    /// Applies `NAME=RATE`.
-    fn cold_entry(self, entry: &str) -> Result<Self, String> {
-        let (bucket, rps) = entry
-            .split_once('=')
-            .ok_or_else(|| format!("`{entry}`: write it as NAME=RATE, such as checkout=100"))?;
-        let rps = rps.trim().parse().map_err(|_| format!("`{rps}` is not a number of requests/s"))?;
-        self.cold_rps(bucket.trim(), rps).map_err(|error| error.to_string())
+/// Applies a setting of the store of quotas.
+#[cfg(feature = "quota")]
+fn of_store(
+    mut builder: LimiterBuilder,
+    apply: impl FnOnce(QuotaStore) -> Result<QuotaStore, String>,
+) -> LimiterBuilder {
+    match builder.quota_store.take() {
+        Some(store) => builder.parse(apply(store), LimiterBuilder::quota_store),
+        None => builder.fail("it needs the address of the store: set PLIMSOLL_QUOTA_STORE".to_owned()),
     }
+}
+
+fn text(value: &OsStr) -> Result<&str, String> {
+    value.to_str().map(str::trim).ok_or_else(|| "the value is not UTF-8".to_owned())
+}
+
+fn time(value: &OsStr, example: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text(value)?).map_err(|error| format!("{error}; write it like {example}"))
+}
+
+fn up_to(value: &OsStr, max: usize) -> Result<usize, String> {
+    let number = text(value)?.parse().ok().filter(|number| (1..=max).contains(number));
+    number.ok_or_else(|| format!("write a whole number from 1 to {max}"))
+}
+
+/// Applies `NAME=RATE,NAME=RATE`.
+fn cold(builder: LimiterBuilder, rates: &str) -> LimiterBuilder {
+    rates.split(',').fold(builder, |builder, entry| match entry.split_once('=') {
+        None => builder.fail(format!("`{entry}`: write it as NAME=RATE, such as checkout=100")),
+        Some((bucket, rps)) => {
+            let rate = rps.trim().parse().map_err(|_| format!("`{rps}` is not a number of requests/s"));
+            builder.parse(rate, |builder, rps| builder.cold_rps(bucket.trim(), rps))
+        }
+    })
 }
 
 fn quoted(text: &str) -> String {
     text.chars().take(QUOTED_MAX).collect()
 }
-
-fn up_to(text: &str, max: usize) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
-    number.ok_or_else(|| format!("write a whole number from 1 to {max}"))
-}
-
-/// Methods of the builder whose variables have other names.
-const METHODS: [(&str, &str); 3] = [
-    ("certificates", "PLIMSOLL_CERTS"),
-    ("directive_cache", "PLIMSOLL_DIRECTIVES"),
-    ("failover_delay", "PLIMSOLL_GRACE"),
-];
-
-/// Returns the variable that a similar one was probably meant to be, also if its prefix is misspelt or in lower case.
-/// Those of other processes of Plimsoll are not similar enough, except by a slip of one or two letters.
-fn meant(name: &str) -> Option<&'static str> {
-    let is_of_kubernetes =
-        OF_KUBERNETES.iter().any(|ending| name.ends_with(ending)) || name.contains("_PORT_");
-    if is_of_kubernetes || OTHERS.contains(&name) {
-        return None;
-    }
-    let (prefix, suffix) = name.split_once(['_', '-'])?;
-    nearest(prefix, ["plimsoll"])?;
-    let suffix = suffix.to_lowercase().replace('-', "_");
-    let of_own = all().filter_map(|own| Some((own.strip_prefix(PREFIX)?.to_lowercase(), own)));
-    let of_methods = METHODS.iter().map(|(method, own)| ((*method).to_owned(), *own));
-    let known: Vec<(String, &'static str)> = of_own.chain(of_methods).collect();
-    let found = nearest(&suffix, known.iter().map(|(suffix, _)| suffix.as_str()))?;
-    known.iter().find(|(suffix, _)| suffix == found).map(|(_, own)| *own)
-}
-
-/// The variables of other processes of Plimsoll that are similar to one of a limiter.
-const OTHERS: [&str; 9] = [
-    "PLIMSOLL_AGGREGATOR_ADMIN",
-    "PLIMSOLL_BUCKET",
-    "PLIMSOLL_BUCKETS",
-    "PLIMSOLL_KEYS",
-    "PLIMSOLL_KILL_REASON",
-    "PLIMSOLL_OUT",
-    "PLIMSOLL_ROLE",
-    "PLIMSOLL_TRACE",
-    "PLIMSOLL_ZONES",
-];
 
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
@@ -237,7 +214,8 @@ mod tests {
     use crate::{BeforePolicy, Limiter};
 
     fn with(variables: &[(&str, &str)]) -> Result<LimiterBuilder, BuildError> {
-        Limiter::builder("shop")?.variables(variables.iter().copied())
+        let mut builder = Limiter::builder("shop").variables(variables.iter().copied());
+        builder.error.take().map_or(Ok(builder), Err)
     }
 
     #[test]
@@ -260,7 +238,7 @@ mod tests {
         .unwrap();
         let Aggregators::List(names) = &builder.addresses.aggregators else { panic!("{builder:?}") };
         assert_eq!(names.iter().map(AsRef::as_ref).collect::<Vec<_>>(), ["127.0.0.1:7410", "127.0.0.1:7411"]);
-        assert_eq!((builder.zone.as_str(), builder.name.as_ref().unwrap().as_str()), ("eu-1a", "host:8080"));
+        assert_eq!((builder.zone.unwrap().as_str(), builder.name.unwrap().as_str()), ("eu-1a", "host:8080"));
         assert_eq!(builder.directive_cache.as_deref(), Some("/var/cache/shop".as_ref()));
         assert_eq!(builder.kill_file.as_deref(), Some("/etc/kill".as_ref()));
         let cold: Vec<_> =
@@ -276,9 +254,9 @@ mod tests {
 
     #[test]
     fn explicit_calls_win_and_without_variables_the_defaults_hold() {
-        let builder = with(&[("PLIMSOLL_ZONE", "eu-1a")]).unwrap().zone("eu-1b").unwrap();
-        assert_eq!(builder.zone.as_str(), "eu-1b");
-        let (plain, default) = (with(&[("HOME", "/")]).unwrap(), Limiter::builder("shop").unwrap());
+        let builder = with(&[("PLIMSOLL_ZONE", "eu-1a")]).unwrap().zone("eu-1b");
+        assert_eq!(builder.zone.unwrap().as_str(), "eu-1b");
+        let (plain, default) = (with(&[("HOME", "/")]).unwrap(), Limiter::builder("shop"));
         assert_eq!(format!("{plain:?}"), format!("{default:?}"));
     }
 
@@ -311,33 +289,45 @@ mod tests {
         assert!(long.len() < 2_000, "{} bytes", long.len());
     }
 
+    #[cfg(feature = "quota")]
+    fn store_of(variables: &[(&str, &str)]) -> Result<String, String> {
+        let builder = with(variables);
+        builder.map(|builder| format!("{:?}", builder.quota_store)).map_err(|error| error.to_string())
+    }
+
+    #[cfg(feature = "quota")]
     #[test]
-    fn misspelt_variable_is_matched_and_one_of_others_is_not() {
-        for (name, expected) in [
-            ("PLIMSOLL_AGGREGATORS", Some("PLIMSOLL_AGGREGATOR")),
-            ("PLIMSOLL_AGREGATOR", Some("PLIMSOLL_AGGREGATOR")),
-            ("PLIMSOLL_KEY_MAX", Some("PLIMSOLL_KEYS_MAX")),
-            ("PLIMSOLL_CERT", Some("PLIMSOLL_CERTS")),
-            ("PLIMSOLL_KILLFILE", Some("PLIMSOLL_KILL_FILE")),
-            ("PLIMSOL_AGGREGATOR", Some("PLIMSOLL_AGGREGATOR")),
-            ("plimsoll_zone", Some("PLIMSOLL_ZONE")),
-            ("PLIMSOLL-ZONE", Some("PLIMSOLL_ZONE")),
-            ("PLIMSOLL_DIRECTIVE_CACHE", Some("PLIMSOLL_DIRECTIVES")),
-            ("PLIMSOLL_FAILOVER_DELAY", Some("PLIMSOLL_GRACE")),
-            ("PLIMSOLL_CERTIFICATES", Some("PLIMSOLL_CERTS")),
-            ("PLIMSOLL_QUOTA_STOR", Some("PLIMSOLL_QUOTA_STORE")),
-            ("ZONE", None),
-            ("CLIMATE_ZONE", None),
-            ("PATH", None),
-            ("PLIMSOLL_LISTEN", None),
-            ("PLIMSOLL_BUCKETS", None),
-            ("PLIMSOLL_AGGREGATOR_ADMIN", None),
-            ("PLIMSOLL_AGGREGATOR_PORT", None),
-            ("PLIMSOLL_AGGREGATOR_SERVICE_HOST", None),
-            ("PLIMSOLL_AGGREGATOR_PORT_7410_TCP_ADDR", None),
-            ("PLIMSOLL_PORT", None),
+    fn variables_configure_the_store_in_any_order() {
+        let store = store_of(&[
+            ("PLIMSOLL_QUOTA_TIMEOUT", "7ms"),
+            ("PLIMSOLL_QUOTA_USERNAME", "shop"),
+            ("PLIMSOLL_QUOTA_PASSWORD_FILE", "/run/secret"),
+            ("PLIMSOLL_QUOTA_CA", "/etc/ca.crt"),
+            ("PLIMSOLL_QUOTA_STORE", "plimsoll://quota:9049"),
+        ])
+        .unwrap();
+        for part in ["quota", "9049", "7ms", "shop", "/run/secret", "/etc/ca.crt"] {
+            assert!(store.contains(part), "{store} has no {part}");
+        }
+        assert_eq!(store_of(&[]).unwrap(), "None");
+    }
+
+    #[cfg(feature = "quota")]
+    #[test]
+    fn faulty_variable_of_the_store_is_named_with_the_remedy() {
+        let address = ("PLIMSOLL_QUOTA_STORE", "plimsoll://quota:9049");
+        for (variables, name, remedy) in [
+            (
+                &[("PLIMSOLL_QUOTA_USERNAME", "shop")][..],
+                "PLIMSOLL_QUOTA_USERNAME",
+                "set PLIMSOLL_QUOTA_STORE",
+            ),
+            (&[("PLIMSOLL_QUOTA_STORE", "quota:9049")], "PLIMSOLL_QUOTA_STORE", "plimsoll://HOST:PORT"),
+            (&[("PLIMSOLL_QUOTA_STORE", "")], "PLIMSOLL_QUOTA_STORE", "unset"),
+            (&[address, ("PLIMSOLL_QUOTA_TIMEOUT", "20")], "PLIMSOLL_QUOTA_TIMEOUT", "20ms"),
         ] {
-            assert_eq!(meant(name), expected, "{name}");
+            let error = store_of(variables).unwrap_err();
+            assert!(error.contains(name) && error.contains(remedy), "{error}");
         }
     }
 }

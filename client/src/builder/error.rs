@@ -105,6 +105,9 @@ pub enum BuildError {
     /// A rate is negative or not finite.
     #[error("cold_rps: {0}")]
     Rate(#[from] InvalidRate),
+    /// The feed cannot run.
+    #[error(transparent)]
+    Feed(#[from] crate::FeedError),
     /// The operating system provided no random seed.
     #[error("cannot seed the random generator: {0}")]
     Entropy(#[from] getrandom::Error),

@@ -2,7 +2,6 @@
 
 mod env;
 mod error;
-mod quota;
 mod security;
 
 pub use error::BuildError;
@@ -19,10 +18,14 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 
 use crate::feed::cache::{CacheFile, Owner, Restored};
-use crate::feed::{Control, Counters, Feed, Lifecycle, LocalKill};
+use crate::feed::{Control, Counters, Feed, FeedHandle, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_slots::THREAD_SLOTS_MAX;
+#[cfg(feature = "quota")]
+use crate::limiter::layered::Store;
+#[cfg(feature = "quota")]
+use crate::limiter::quota::Quotas;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, BeforePolicy, KEYS_MAX_DEFAULT, Limiter};
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
@@ -41,12 +44,16 @@ pub(crate) const BUCKETS_MAX: usize = 4_096;
 /// Default time that [`Limiter::ready`] waits: a start without the control plane must not last longer.
 pub const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
 
-/// Configures and makes a [`Limiter`] and its [`Feed`]. Made by [`Limiter::builder`].
-#[derive(Clone, Debug)]
+/// Configures and makes a [`Limiter`] and its feed. Made by [`Limiter::builder`]. An invalid value is an error of
+/// [`build`](Self::build).
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it builds"]
 pub struct LimiterBuilder {
-    service: Name,
+    /// The first error, which `build` returns.
+    error: Option<BuildError>,
+    service: Option<Name>,
     name: Option<Name>,
-    zone: Zone,
+    zone: Option<Zone>,
     addresses: Addresses,
     #[cfg(feature = "tls")]
     certificates: Option<PathBuf>,
@@ -67,11 +74,12 @@ pub struct LimiterBuilder {
 
 impl LimiterBuilder {
     /// Starts from an instance of `service` in the zone `default`, without an aggregator.
-    pub(crate) fn new(service: &str) -> Result<Self, BuildError> {
-        Ok(Self {
-            service: named("service", service, Name::new)?,
+    pub(crate) fn new(service: &str) -> Self {
+        let builder = Self {
+            error: None,
+            service: None,
             name: None,
-            zone: named("zone", "default", Zone::new)?,
+            zone: None,
             addresses: Addresses::default(),
             #[cfg(feature = "tls")]
             certificates: None,
@@ -88,34 +96,34 @@ impl LimiterBuilder {
             observes_responses: true,
             #[cfg(feature = "quota")]
             quota_store: None,
-        })
+        };
+        builder
+            .set(|builder| Ok(builder.service = Some(named("service", service, Name::new)?)))
+            .zone("default")
+    }
+
+    /// Applies a setting, and keeps its error unless there is an earlier one.
+    fn set(mut self, set: impl FnOnce(&mut Self) -> Result<(), BuildError>) -> Self {
+        if let Err(error) = set(&mut self) {
+            self.error.get_or_insert(error);
+        }
+        self
     }
 
     /// Names this instance by a name that survives restarts, such as `host:port`. The default is made of the
     /// host and the process id.
-    ///
-    /// # Errors
-    /// When the name is invalid.
-    pub fn name(mut self, name: &str) -> Result<Self, BuildError> {
-        self.name = Some(named("name", name, Name::new)?);
-        Ok(self)
+    pub fn name(self, name: &str) -> Self {
+        self.set(|builder| Ok(builder.name = Some(named("name", name, Name::new)?)))
     }
 
     /// Sets the zone that this instance runs in, by default `default`.
-    ///
-    /// # Errors
-    /// When the zone's name is invalid.
-    pub fn zone(mut self, zone: &str) -> Result<Self, BuildError> {
-        self.zone = named("zone", zone, Zone::new)?;
-        Ok(self)
+    pub fn zone(self, zone: &str) -> Self {
+        self.set(|builder| Ok(builder.zone = Some(named("zone", zone, Zone::new)?)))
     }
 
     /// Sets the aggregator of the zone, as `https://HOST:PORT` or `http://HOST:PORT`; see
     /// [`aggregators`](Self::aggregators).
-    ///
-    /// # Errors
-    /// When the address is malformed.
-    pub fn aggregator(self, address: &str) -> Result<Self, BuildError> {
+    pub fn aggregator(self, address: &str) -> Self {
         self.aggregators(&[address])
     }
 
@@ -127,17 +135,15 @@ impl LimiterBuilder {
     ///
     /// Buckets are assigned to aggregators by a hash of `HOST:PORT`, so every client of a zone must be given the same
     /// spelling of it.
-    ///
-    /// # Errors
-    /// When an address is malformed, or the list is empty.
-    pub fn aggregators<S: AsRef<str>>(mut self, addresses: &[S]) -> Result<Self, BuildError> {
-        if addresses.is_empty() {
-            return Err(BuildError::NoAggregators);
-        }
-        let addresses: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
-        let malformed = |address: &str| BuildError::Address { address: address.to_owned() };
-        self.addresses = Addresses::of(&addresses).map_err(malformed)?;
-        Ok(self)
+    pub fn aggregators<S: AsRef<str>>(self, addresses: &[S]) -> Self {
+        self.set(|builder| {
+            if addresses.is_empty() {
+                return Err(BuildError::NoAggregators);
+            }
+            let addresses: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
+            let malformed = |address: &str| BuildError::Address { address: address.to_owned() };
+            Ok(builder.addresses = Addresses::of(&addresses).map_err(malformed)?)
+        })
     }
 
     /// Sets the directory with this service's certificate, `tls.crt`, its key, `tls.key`, and the authorities of its
@@ -148,7 +154,6 @@ impl LimiterBuilder {
     /// A service whose certificate has expired starts all the same, decides by the directives it has, and connects
     /// once the files are renewed.
     #[cfg(feature = "tls")]
-    #[must_use]
     pub fn certificates(mut self, directory: impl Into<PathBuf>) -> Self {
         self.certificates = Some(directory.into());
         self
@@ -156,7 +161,6 @@ impl LimiterBuilder {
 
     /// Allows plaintext to aggregators at any address, where others can read and change reports and directives. It is
     /// logged as a warning.
-    #[must_use]
     pub fn insecure(mut self) -> Self {
         self.is_insecure = true;
         self
@@ -164,7 +168,6 @@ impl LimiterBuilder {
 
     /// Sets how long one of several aggregators may be unreachable before its buckets fail over to the
     /// others, by default [`FAILOVER_DELAY_DEFAULT`]. It must be equal in all clients of a zone.
-    #[must_use]
     pub fn failover_delay(mut self, delay: Duration) -> Self {
         self.failover_delay = delay;
         self
@@ -173,7 +176,6 @@ impl LimiterBuilder {
     /// Caches directives in a file, so that the next process of this instance starts with them. The file's
     /// directory must exist and be writable; otherwise nothing is cached, which is logged and counted in the
     /// metrics. Instances must not share a file.
-    #[must_use]
     pub fn directive_cache(mut self, path: impl Into<PathBuf>) -> Self {
         self.directive_cache = Some(path.into());
         self
@@ -181,7 +183,6 @@ impl LimiterBuilder {
 
     /// Sets the kill file of this process: while the file exists, whatever it contains, every bucket is in
     /// shadow here. The [feed](Feed) checks it about every half second, off the request path.
-    #[must_use]
     pub fn kill_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.kill_file = Some(path.into());
         self
@@ -189,7 +190,6 @@ impl LimiterBuilder {
 
     /// Sets the unit by which a canary's share is divided, by default the instance. By key, the instance should have a
     /// [name](Self::name) that survives restarts: it chooses the same keys again.
-    #[must_use]
     pub fn canary_by(mut self, by: CanaryBy) -> Self {
         self.canary_by = by;
         self
@@ -197,7 +197,6 @@ impl LimiterBuilder {
 
     /// States that responses pass this process by, except those that are [recorded](Limiter::record): reports count the
     /// other admitted requests as unobserved, so that rollout gates know why they see no latency.
-    #[must_use]
     pub fn responses_elsewhere(mut self) -> Self {
         self.observes_responses = false;
         self
@@ -206,25 +205,21 @@ impl LimiterBuilder {
     /// Limits a bucket to `rps` requests/s on this instance while there is no directive for it: before the
     /// first one arrives, and while a restarted aggregator has no ratios yet. All tenants share the rate.
     /// Without it, every request is admitted and counted during that time.
-    ///
-    /// # Errors
-    /// When the bucket's name is invalid, or the rate is negative or not finite.
-    pub fn cold_rps(mut self, bucket: &str, rps: f64) -> Result<Self, BuildError> {
-        let name = named("bucket", bucket, Bucket::new)?;
-        self.cold.insert(name, Rate::new(rps)?);
-        Ok(self)
+    pub fn cold_rps(self, bucket: &str, rps: f64) -> Self {
+        self.set(|builder| {
+            builder.cold.insert(named("bucket", bucket, Bucket::new)?, Rate::new(rps)?);
+            Ok(())
+        })
     }
 
     /// Sets the decision about requests of buckets whose policy is not known yet, by default to admit them. They are
     /// counted in `plimsoll_decisions_before_policy_total`. A bucket that no policy names is known as such.
-    #[must_use]
     pub fn before_policy(mut self, decision: BeforePolicy) -> Self {
         self.before_policy = decision;
         self
     }
 
     /// Sets how long [`Limiter::ready`] waits for directives, by default [`READY_WITHIN_DEFAULT`].
-    #[must_use]
     pub fn ready_within(mut self, time: Duration) -> Self {
         self.ready_within = time;
         self
@@ -244,7 +239,6 @@ impl LimiterBuilder {
     /// after ten seconds when more than three quarters of the places are taken. When no place is left, a
     /// tenant is evicted in favor of one that sends at least twice as many requests. At most 100,000, which is
     /// as many as an aggregator takes from one client.
-    #[must_use]
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.keys_max = keys_max.min(KEYS_MAX);
         self
@@ -254,29 +248,66 @@ impl LimiterBuilder {
     /// 4,096. Half of them are for buckets that the service [declares](Limiter::bucket); names that only requests bring
     /// share the other half. Each bucket takes one of the [keys](Self::keys_max) for its default class. An aggregator
     /// has room for every bucket that the policy names, and for 1,024 others of one client.
-    #[must_use]
     pub fn buckets_max(mut self, buckets_max: usize) -> Self {
         self.buckets_max = buckets_max.clamp(1, BUCKETS_MAX);
         self
     }
 
-    /// Builds the limiter, and the feed that keeps its directives up to date.
+    /// Sets the store of exact quotas: a quota server of Plimsoll, or Redis. The quotas themselves come from the policy,
+    /// with the directives. Without a store they are not enforced here, which is a
+    /// [setup problem](Limiter::setup_problems).
+    ///
+    /// [`Limiter::check_async`] and the middleware ask the store. The feed connects to it when it starts, and gives leases back
+    /// when it is shut down.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use plimsoll_client::{Limiter, QuotaStore};
+    ///
+    /// let store = QuotaStore::new("plimsolls://quota.internal:9049")?.password_file("/run/secrets/quota");
+    /// let (limiter, feed) = Limiter::builder("shop").aggregator("http://127.0.0.1:7410").quota_store(store).build()?;
+    /// # drop((limiter, feed));
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "quota")]
+    pub fn quota_store(mut self, store: crate::QuotaStore) -> Self {
+        self.quota_store = Some(store);
+        self
+    }
+
+    /// Builds the limiter, and runs the feed that keeps its directives up to date on the present tokio runtime, which must
+    /// have its timer and its IO enabled. A limiter whose feed has nothing to do needs no runtime.
     ///
     /// # Errors
-    /// When an aggregator would be reached in plaintext without permission, the certificates cannot be used or are
-    /// those of another service, or the operating system provides no random seed.
-    pub fn build(self) -> Result<(Limiter, Feed), BuildError> {
+    /// When a setting is invalid, an aggregator would be reached in plaintext without permission, the certificates
+    /// cannot be used or are those of another service, the operating system provides no random seed, there is no runtime,
+    /// or another feed of this process runs for an instance of the same [name](Self::name).
+    pub fn build(self) -> Result<(Limiter, FeedHandle), BuildError> {
+        let (limiter, feed) = self.build_detached()?;
+        Ok((limiter, feed.spawn()?))
+    }
+
+    /// Builds the limiter, and a feed that the caller [runs](Feed::run), on another runtime or among its own tasks.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build), but for the runtime.
+    pub fn build_detached(mut self) -> Result<(Limiter, Feed), BuildError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let (service, zone) = (self.service.take(), self.zone.take());
+        let owner = service.zip(zone).map(|(service, zone)| Owner { service, zone });
+        let owner = owner.ok_or(BuildError::NoAggregators)?;
         let seed = rng::seed_process()?;
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
-        let owner = Owner { service: self.service.clone(), zone: self.zone.clone() };
-        let security = self.security()?;
-        let lifecycle = Lifecycle::new(self.name.clone().map(|name| (self.service.clone(), name)));
+        let security = self.security(&owner)?;
+        let lifecycle = Lifecycle::new(self.name.clone().map(|name| (owner.service.clone(), name)));
         let identity = Identity {
             instance: InstanceId(u128::from_be_bytes(instance)),
-            name: self.name.unwrap_or_else(|| host_and_process(&self.service)),
-            service: self.service,
-            zone: self.zone,
+            name: self.name.unwrap_or_else(|| host_and_process(&owner.service)),
+            service: owner.service.clone(),
+            zone: owner.zone.clone(),
             role: Role::Client,
         };
         let zone = owner.zone.to_string();
@@ -294,7 +325,9 @@ impl LimiterBuilder {
         }
         let table = Arc::new(table);
         #[cfg(feature = "quota")]
-        quota::set_store(&table, self.quota_store.as_ref())?;
+        if let Some(store) = &self.quota_store {
+            table.layered.set_store(Store::Remote(Quotas::new(store)?));
+        }
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         subscription.divide_canary(self.canary_by);
         if !self.observes_responses {
@@ -305,9 +338,9 @@ impl LimiterBuilder {
             subscription.use_several_aggregators(self.failover_delay);
         }
         let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
-        let (restored, snapshot) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
-        if let Some(snapshot) = snapshot {
-            subscription.restore(snapshot);
+        let (restored, directives) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
+        if let Some(directives) = directives {
+            subscription.restore(directives);
         }
         let local_kill = LocalKill(self.kill_file);
         local_kill.begin(&mut subscription);
@@ -336,7 +369,6 @@ impl LimiterBuilder {
         if matches!(control.aggregators, Aggregators::None) {
             control.table.problems.raise(SetupProblem::NoAggregator);
         }
-        control.watch();
         Ok((Limiter { table, control: Some(Arc::clone(&control)) }, Feed { control }))
     }
 }

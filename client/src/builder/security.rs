@@ -10,13 +10,14 @@ use plimsoll_proto::transport::{InvalidEndpoint, Security};
 use plimsoll_tls::{Certificates, RoleError};
 
 use super::{BuildError, LimiterBuilder};
+use crate::feed::cache::Owner;
 use crate::feed::dial;
 use crate::subscription::assignment::endpoints::Scheme;
 
 impl LimiterBuilder {
     /// Opens the certificates if the addresses need them, and checks that every address may be reached.
-    pub(super) fn security(&self) -> Result<Security, BuildError> {
-        let security = self.open()?;
+    pub(super) fn security(&self, owner: &Owner) -> Result<Security, BuildError> {
+        let security = self.open(owner)?;
         let loopback_only = Security::Plain { anywhere: false };
         for name in self.addresses.aggregators.names() {
             let address = || self.addresses.written(name);
@@ -37,10 +38,10 @@ impl LimiterBuilder {
     }
 
     #[cfg(feature = "tls")]
-    fn open(&self) -> Result<Security, BuildError> {
+    fn open(&self, owner: &Owner) -> Result<Security, BuildError> {
         Ok(match (self.addresses.scheme, &self.certificates) {
             (Scheme::Https | Scheme::Dns, Some(directory)) => {
-                Security::Mutual(self.certificates_of(directory)?)
+                Security::Mutual(certificates_of(directory, owner)?)
             }
             (Scheme::Https, None) => {
                 return Err(BuildError::CertificatesNeeded { address: self.addresses.first() });
@@ -62,24 +63,24 @@ impl LimiterBuilder {
     }
 
     #[cfg(not(feature = "tls"))]
-    fn open(&self) -> Result<Security, BuildError> {
+    fn open(&self, _: &Owner) -> Result<Security, BuildError> {
         match self.addresses.scheme {
             Scheme::Https => Err(BuildError::WithoutTls { address: self.addresses.first() }),
             Scheme::Http | Scheme::Dns => Ok(Security::Plain { anywhere: self.is_insecure }),
         }
     }
+}
 
-    /// Opens a directory, whose certificate must name this limiter's zone and service.
-    #[cfg(feature = "tls")]
-    fn certificates_of(&self, directory: &Path) -> Result<Certificates, BuildError> {
-        let certificates = Certificates::open(directory)?;
-        let role = PeerRole::Service { zone: self.zone.clone(), service: self.service.clone() };
-        match certificates.check_role(role) {
-            Ok(()) => Ok(certificates),
-            Err(RoleError::Invalid(error)) => Err(error.into()),
-            Err(RoleError::Other { certificate, expected: limiter }) => {
-                Err(BuildError::WrongCertificate { certificate, limiter })
-            }
+/// Opens a directory, whose certificate must name this limiter's zone and service.
+#[cfg(feature = "tls")]
+fn certificates_of(directory: &Path, owner: &Owner) -> Result<Certificates, BuildError> {
+    let certificates = Certificates::open(directory)?;
+    let role = PeerRole::Service { zone: owner.zone.clone(), service: owner.service.clone() };
+    match certificates.check_role(role) {
+        Ok(()) => Ok(certificates),
+        Err(RoleError::Invalid(error)) => Err(error.into()),
+        Err(RoleError::Other { certificate, expected: limiter }) => {
+            Err(BuildError::WrongCertificate { certificate, limiter })
         }
     }
 }
@@ -90,9 +91,9 @@ mod tests {
     use crate::{BuildError, Limiter};
 
     fn built(addresses: &[&str], is_insecure: bool) -> Result<(), BuildError> {
-        let builder = Limiter::builder("shop")?.aggregators(addresses)?;
+        let builder = Limiter::builder("shop").aggregators(addresses);
         let builder = if is_insecure { builder.insecure() } else { builder };
-        builder.build().map(|_| ())
+        builder.build_detached().map(|_| ())
     }
 
     #[test]

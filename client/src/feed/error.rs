@@ -21,8 +21,8 @@ pub enum FeedError {
     },
     /// The feed was spawned outside of a tokio runtime.
     #[error(
-        "no tokio runtime to spawn the feed on: call Feed::spawn inside of one, such as in `#[tokio::main]` or after \
-         `let _guard = runtime.enter()`"
+        "no tokio runtime to spawn the feed on: call LimiterBuilder::build inside of one, such as in `#[tokio::main]` or after \
+         `let _guard = runtime.enter()`, or use build_detached and Feed::run"
     )]
     NoRuntime,
 }

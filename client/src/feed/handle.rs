@@ -7,36 +7,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Control, Flushed};
 
-/// The handle of a [`Feed`](super::Feed) that was [spawned](super::Feed::spawn).
+/// The handle of a feed that runs. Made by [`LimiterBuilder::build`](crate::LimiterBuilder::build).
 ///
-/// Dropping it does not stop the feed: a limiter whose feed has stopped would decide by its last directives for
-/// ever. It is logged as a warning, because without [`shutdown`](Self::shutdown) the decisions of the last
+/// Dropping it does not stop the feed: a limiter whose feed has stopped would decide by its last directives
+/// forever. It is logged as a warning, because without [`shutdown`](Self::shutdown) the decisions of the last
 /// moments are not reported when the process ends.
 #[derive(Debug)]
 #[must_use = "call shutdown() before the process ends, so that the last counts are reported"]
 pub struct FeedHandle {
-    control: Arc<Control>,
-    /// `None` once the feed is shut down.
-    task: Option<Task>,
-}
-
-/// The task of a feed, and the token that ends it.
-#[derive(Debug)]
-struct Task {
-    shutdown: CancellationToken,
-    task: JoinHandle<Flushed>,
+    pub(super) control: Arc<Control>,
+    pub(super) shutdown: CancellationToken,
+    /// `None` once the feed is shut down, or if it had nothing to do.
+    pub(super) task: Option<JoinHandle<Flushed>>,
 }
 
 impl FeedHandle {
-    pub(super) fn new(control: Arc<Control>, shutdown: CancellationToken, task: JoinHandle<Flushed>) -> Self {
-        Self { control, task: Some(Task { shutdown, task }) }
-    }
-
     /// Stops the feed: sends each aggregator a last report, and waits until it is acknowledged, for a moment at most.
     /// Returns the decisions that no aggregator has acknowledged, 0 after an orderly stop.
     pub async fn shutdown(mut self) -> Flushed {
-        if let Some(Task { shutdown, task }) = self.task.take() {
-            shutdown.cancel();
+        if let Some(task) = self.task.take() {
+            self.shutdown.cancel();
             // A feed without work has ended long before: the decisions since then count as well.
             let _ = task.await;
         }
@@ -46,12 +36,12 @@ impl FeedHandle {
 
 impl Drop for FeedHandle {
     fn drop(&mut self) {
-        if self.task.as_ref().is_some_and(|task| !task.task.is_finished()) {
+        if self.task.as_ref().is_some_and(|task| !task.is_finished()) {
             let unreported = self.control.unreported();
             tracing::warn!(
                 unreported,
                 "feed handle dropped without a shutdown: the feed runs on, and the decisions of its last moments are not \
-                 reported; keep the handle of Feed::spawn and call FeedHandle::shutdown before the process ends"
+                 reported; keep the handle of LimiterBuilder::build and call FeedHandle::shutdown before the process ends"
             );
         }
     }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::names::Name;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{Control, FeedError};
 use crate::setup::SetupProblem;
@@ -60,7 +59,7 @@ impl Lifecycle {
 
 impl Control {
     /// Raises a setup problem if requests were decided for a while and the feed was never run. Called before
-    /// problems are read, and by the watch of a limiter that was built on a runtime.
+    /// problems, health and metrics are read.
     pub(crate) fn check_running(&self) {
         let is_overdue =
             self.lifecycle.state() == FeedState::NotRun && self.lifecycle.built.elapsed() >= NOT_RUN_MAX;
@@ -70,24 +69,6 @@ impl Control {
                 self.table.problems.raise_unreported(SetupProblem::FeedNotRun, unreported);
             }
         }
-    }
-
-    /// Watches on the present runtime, if there is one, until the feed is run, so that a feed held in a variable is
-    /// logged even if neither metrics nor health are read.
-    pub(crate) fn watch(self: &Arc<Self>) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        let control = Arc::downgrade(self);
-        runtime.spawn(async move {
-            loop {
-                sleep(NOT_RUN_MAX).await;
-                match control.upgrade() {
-                    Some(control) if control.lifecycle.state() == FeedState::NotRun => {
-                        control.check_running()
-                    }
-                    _ => return,
-                }
-            }
-        });
     }
 
     /// Logs a feed that is dropped without ever having run, unless its limiter went before it and has decided nothing:

@@ -43,14 +43,14 @@ use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
 const LEASES_RETURNED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Carries reports up and directives down for one limiter. Made by
-/// [`LimiterBuilder::build`](crate::LimiterBuilder::build).
+/// [`LimiterBuilder::build_detached`](crate::LimiterBuilder::build_detached).
 ///
 /// While the feed is not running, or no aggregator can be reached, the limiter applies the directives it
 /// holds: it neither opens nor closes, and no count is lost while the process lives. A feed that is dropped without
 /// being run, and requests decided for ten seconds without one, are logged and are a
 /// [setup problem](crate::Limiter::setup_problems).
 #[derive(Debug)]
-#[must_use = "a limiter without its feed admits every request: call Feed::spawn"]
+#[must_use = "a limiter without its feed admits every request: call Feed::run"]
 pub struct Feed {
     pub(crate) control: Arc<Control>,
 }
@@ -64,22 +64,26 @@ pub struct Flushed {
 }
 
 impl Feed {
-    /// Spawns the feed on the present tokio runtime, which must have its timer and its IO enabled.
+    /// Runs the feed on the present runtime, unless it has nothing to do.
     ///
     /// # Errors
-    /// Outside of a tokio runtime, or if another feed of this process runs for an instance of the same
-    /// [name](crate::LimiterBuilder::name).
+    /// As for [`LimiterBuilder::build`](crate::LimiterBuilder::build).
     pub fn spawn(self) -> Result<FeedHandle, FeedError> {
-        let runtime = Handle::try_current().map_err(|_| FeedError::NoRuntime)?;
         let shutdown = CancellationToken::new();
-        let running = Running::begin(Arc::clone(&self.control))?;
-        let task = runtime.spawn(serve(Arc::clone(&self.control), running, shutdown.clone()));
-        Ok(FeedHandle::new(Arc::clone(&self.control), shutdown, task))
+        let control = Arc::clone(&self.control);
+        let task = match Handle::try_current() {
+            Ok(runtime) => {
+                let running = Running::begin(Arc::clone(&control))?;
+                Some(runtime.spawn(serve(Arc::clone(&control), running, shutdown.clone())))
+            }
+            Err(_) if control.has_work() => return Err(FeedError::NoRuntime),
+            Err(_) => None,
+        };
+        Ok(FeedHandle { control, shutdown, task })
     }
 
     /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none waits for a
-    /// return, and gives the leases of exact quotas back. The guards are refilled all the while. For services that handle their tasks themselves; see
-    /// [`spawn`](Self::spawn).
+    /// return, and gives the leases of exact quotas back. The guards are refilled meanwhile.
     ///
     /// Ends at once if there is nothing to do: no aggregator, no rate of the service's own, no kill file and no store of
     /// quotas.

@@ -9,14 +9,16 @@ use plimsoll_core::quota::BucketQuotas;
 #[derive(Debug)]
 pub(crate) struct QuotaDefinitions {
     buckets: Box<[Slot]>,
-    /// True if the limiter was given a store that decides them.
-    has_store: AtomicBool,
+    /// True while any bucket has quotas.
+    any: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
     /// True if there are any, so that requests to buckets without quotas take no lock.
     any: AtomicBool,
+    /// True once a request was decided without waiting for the store.
+    in_memory: AtomicBool,
     quotas: RwLock<Option<BucketQuotas>>,
 }
 
@@ -24,18 +26,21 @@ impl QuotaDefinitions {
     /// Makes room for so many buckets, without quotas.
     pub(crate) fn new(buckets: usize) -> Self {
         let buckets = (0..buckets).map(|_| Slot::default()).collect();
-        Self { buckets, has_store: AtomicBool::new(false) }
+        Self { buckets, any: AtomicBool::new(false) }
     }
 
-    /// Records that the limiter was given a store.
-    #[cfg_attr(not(feature = "quota"), allow(dead_code))]
-    pub(crate) fn set_store(&self) {
-        self.has_store.store(true, Ordering::Relaxed);
+    /// Returns true if any bucket has quotas: one relaxed load.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
     }
 
-    /// True if the limiter was given a store.
-    pub(crate) fn has_store(&self) -> bool {
-        self.has_store.load(Ordering::Relaxed)
+    /// Records that a request of a bucket was decided without waiting. Returns true for the first.
+    pub(crate) fn is_first_in_memory(&self, bucket: u32) -> bool {
+        let slot = self.buckets.get(bucket as usize);
+        slot.is_some_and(|slot| {
+            !slot.in_memory.load(Ordering::Relaxed) && !slot.in_memory.swap(true, Ordering::Relaxed)
+        })
     }
 
     /// Sets the quotas of a bucket; none if the list is empty. Quotas that did not change keep their identity.
@@ -46,7 +51,10 @@ impl QuotaDefinitions {
         if held.as_ref() != quotas {
             *held = quotas.cloned();
         }
-        slot.any.store(held.is_some(), Ordering::Relaxed);
+        if slot.any.swap(held.is_some(), Ordering::Relaxed) != held.is_some() {
+            let any = self.buckets.iter().any(|slot| slot.any.load(Ordering::Relaxed));
+            self.any.store(any, Ordering::Relaxed);
+        }
     }
 
     /// Returns true if a bucket has quotas: one relaxed load.

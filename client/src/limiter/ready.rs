@@ -80,14 +80,13 @@ impl Limiter {
     }
 
     /// Waits until the limiter [is ready](Self::is_ready), for [`ready_within`](crate::LimiterBuilder::ready_within) at
-    /// most, and returns whether it is. A service that declares its buckets, runs its [feed](crate::Feed) and awaits this
+    /// most, and returns whether it is. A service that declares its buckets, and awaits this
     /// before it opens its ports decides by its policy from the first request on.
     ///
     /// ```no_run
     /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
-    /// let (limiter, feed) = plimsoll_client::Limiter::builder("shop")?.aggregator("http://127.0.0.1:7410")?.build()?;
+    /// let (limiter, feed) = plimsoll_client::Limiter::builder("shop").aggregator("http://127.0.0.1:7410").build()?;
     /// let checkout = limiter.bucket("checkout")?;
-    /// let feed = feed.spawn()?;
     /// if !limiter.ready().await {
     ///     eprintln!("no policy yet: requests are decided without it");
     /// }

@@ -54,7 +54,7 @@ pub struct Status {
 pub struct ProblemStatus {
     /// The kind, as in the metric `plimsoll_setup_problems`.
     pub problem: &'static str,
-    /// The bucket, zone, route or address at fault; empty where the limiter as a whole is.
+    /// The bucket, zone or address at fault; empty where the limiter as a whole is.
     pub subject: String,
     /// The fault, and what to do about it.
     pub text: String,
@@ -85,7 +85,7 @@ impl Limiter {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let (limiter, _feed) = plimsoll_client::Limiter::builder("shop")?.build()?;
+    /// let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").build()?;
     /// limiter.bucket("checkout")?;
     /// assert_eq!(limiter.status().buckets["checkout"].mode, "unknown");
     /// # Ok(()) }

@@ -28,11 +28,11 @@ use source::Source;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use plimsoll_client::{Limiter, Metrics};
+/// use plimsoll_client::{Limiter, Metrics, Request};
 ///
-/// let (limiter, _feed) = Limiter::builder("shop")?.build()?;
+/// let (limiter, _feed) = Limiter::builder("shop").build()?;
 /// let metrics = Metrics::new(&limiter);
-/// let _ = limiter.bucket("checkout")?.admit("acme");
+/// let _ = limiter.check(&Request::new("checkout", "acme"));
 /// assert!(metrics.text().contains("plimsoll_decisions_total{bucket=\"checkout\""));
 /// # Ok(()) }
 /// ```

@@ -6,6 +6,7 @@ use std::time::Duration;
 use plimsoll_core::stats::metrics::{About, Family, Kind, Value};
 
 use super::*;
+use crate::Request;
 use crate::responses::Ending;
 use crate::setup::SetupProblem;
 
@@ -14,11 +15,12 @@ type Values = BTreeMap<String, f64>;
 
 /// A limiter with decisions, responses and a problem.
 fn limiter() -> Limiter {
-    let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     let bucket = limiter.bucket("orders").unwrap();
-    assert!((0..3).all(|_| bucket.admit("acme").is_admit()));
-    bucket.recorder().ended(Duration::from_millis(3), Some(Ending::Status(200)));
-    bucket.recorder().ended(Duration::from_millis(30), Some(Ending::Grpc(14)));
+    assert!((0..3).all(|_| limiter.check(&Request::new(&bucket, "acme")).is_admit()));
+    let recorder = limiter.table.responses.recorder(bucket.place.bucket);
+    recorder.ended(Duration::from_millis(3), Some(Ending::Status(200)));
+    recorder.ended(Duration::from_millis(30), Some(Ending::Grpc(14)));
     limiter.table.problems.raise(SetupProblem::LayerTwice { bucket: "orders".to_owned() });
     limiter
 }
@@ -207,7 +209,7 @@ mod facade {
         assert!(described.contains(&(sum, Some(Unit::Seconds))), "{described:?}");
 
         limiter.table.problems.clear("layer_twice", "orders");
-        assert!(limiter.bucket("orders").unwrap().admit("acme").is_admit());
+        assert!(limiter.check(&Request::new("orders", "acme")).is_admit());
         publish();
         assert_eq!(recorder.described.lock().unwrap().len(), described.len(), "described once");
         let mut expected = values(&metrics.source.families());
@@ -271,7 +273,7 @@ mod opentelemetry {
         let provider = SdkMeterProvider::builder().with_reader(reader).build();
         metrics.observe(&provider.meter("shop"));
         for decisions in [4, 5] {
-            assert!(limiter.bucket("orders").unwrap().admit("acme").is_admit());
+            assert!(limiter.check(&Request::new("orders", "acme")).is_admit());
             provider.force_flush().unwrap();
             let collected = last(&exporter);
             assert_eq!(collected, values(&metrics.source.families()));

@@ -22,9 +22,11 @@ static START: OnceLock<Instant> = OnceLock::new();
 
 /// Logs a refusal unless its bucket's last event is less than ten seconds old, and records it in the current span. The
 /// recorder has counted it.
-pub(super) fn refused(refusal: Refusal, recorder: Option<Recorder>) {
-    record("refused", Some(refusal.reason().as_str()), recorder);
-    let Some(recorder) = recorder.filter(|_| tracing::enabled!(target: TARGET, Level::WARN)) else { return };
+pub(super) fn refused(refusal: Refusal, recorder: Recorder) {
+    record("refused", Some(refusal.reason().as_str()), Some(recorder));
+    if !tracing::enabled!(target: TARGET, Level::WARN) {
+        return;
+    }
     recorder.log(START.get_or_init(Instant::now).elapsed(), |bucket, suppressed| {
         tracing::warn!(
             target: TARGET,

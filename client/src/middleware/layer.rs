@@ -6,31 +6,37 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::{Response, StatusCode};
+use http_body::Body;
+use http_body_util::BodyExt;
 use quanta::Instant;
 
-use super::extract::RefusedBy;
-use super::refusal::{self, Format};
-use super::{Decision, EitherBody, Extract, Head, RateLimitHeaders, RefusalFormat, Refused, SameBody};
+#[cfg(doc)]
+use super::PlimsollBody;
+use super::decide::{Decider, Decision, RefusedBy};
+use super::refusal::Format;
+use super::{EitherBody, Head, RateLimitHeaders, RefusalFormat, Refused, Rules, SameBody};
+use crate::{Limiter, Request};
 
-/// Puts a limiter before a service. Responses have either the service's body or that of a refusal; see
-/// [`same_body`](LoadShedLayer::same_body).
+/// Puts a limiter before a service. Refusals have the body type of the service if that can be made from bytes, as
+/// axum's can; for others see [`either_body`](PlimsollLayer::either_body). With the feature `quota` the service must be
+/// `Clone`: a request may wait for the store of quotas.
 ///
 /// ```
 /// use http::StatusCode;
-/// use plimsoll_client::middleware::{LoadShedLayer, RateLimitHeaders, Rules};
+/// use plimsoll_client::middleware::{PlimsollLayer, RateLimitHeaders, Rules};
 ///
 /// # fn layers(rules: Rules) {
-/// let layer = LoadShedLayer::new(rules)
+/// let layer = PlimsollLayer::new(rules)
 ///     .status(StatusCode::SERVICE_UNAVAILABLE)
 ///     .headers(RateLimitHeaders::Ietf)
 ///     .problem_type("https://shop.example/problems/busy");
-/// # let layer = layer.same_body();
-/// # drop(tower::Layer::<axum::Router>::layer(&layer, axum::Router::new()));
+/// # let _: axum::Router = axum::Router::new().layer(layer);
 /// # }
 /// ```
-pub struct LoadShedLayer<B = EitherBody> {
-    extract: Arc<dyn Extract>,
+pub struct PlimsollLayer<B = SameBody> {
+    decider: Arc<Decider>,
     /// If it is not the default: axum clones the services of its routes for each request, and every further
     /// reference count is written by all threads.
     format: Option<Arc<Format>>,
@@ -40,25 +46,74 @@ pub struct LoadShedLayer<B = EitherBody> {
 /// The format of layers without settings.
 static DEFAULT: Format = Format::DEFAULT;
 
-impl LoadShedLayer {
-    /// Makes a layer that asks the limiter for the key that `extract` returns for a request.
-    pub fn new(extract: impl Extract) -> Self {
-        // The first reading calibrates the clock, which no request should wait for.
-        let _ = Instant::now();
-        Self { extract: Arc::new(extract), format: None, body: PhantomData }
+impl PlimsollLayer {
+    /// Makes a layer that decides by rules.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self::of(Decider::Rules(rules))
     }
 
-    /// Gives refusals the body type of the service, if that can be made from bytes: axum's, for example. It
-    /// saves axum an allocation for each response, and the layer fits around a whole `axum::Router`.
+    /// Makes a layer that decides by a function from a request's head to what it counts for, where rules are not enough. It
+    /// names declared buckets. A request with `None` is admitted, unlimited and uncounted.
+    ///
+    /// ```
+    /// use plimsoll_client::middleware::PlimsollLayer;
+    /// use plimsoll_client::{Limiter, Request};
+    ///
+    /// /// Set by an authentication layer.
+    /// #[derive(Clone)]
+    /// struct Account { tenant: String, is_batch: bool }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = Limiter::builder("shop").build()?;
+    /// for bucket in ["people", "batches"] {
+    ///     limiter.bucket(bucket)?;
+    /// }
+    /// let layer = PlimsollLayer::by(&limiter, |head| {
+    ///     let account = head.extensions.get::<Account>()?;
+    ///     let (bucket, cost) = if account.is_batch { ("batches", 50) } else { ("people", 1) };
+    ///     Some(Request::new(bucket, &account.tenant).cost(cost))
+    /// });
+    /// # let _: axum::Router = axum::Router::new().layer(layer);
+    /// # Ok(()) }
+    /// ```
+    pub fn by(
+        limiter: &Limiter,
+        request: impl for<'a> Fn(Head<'a>) -> Option<Request<'a>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(Decider::Function(limiter.clone(), Box::new(request)))
+    }
+
+    fn of(decider: Decider) -> Self {
+        // The first reading calibrates the clock, which no request should wait for.
+        let _ = Instant::now();
+        Self { decider: Arc::new(decider), format: None, body: PhantomData }
+    }
+
+    /// Gives responses the body [`PlimsollBody`], for services whose body cannot be made from bytes, such as tonic's.
+    ///
+    /// ```
+    /// # use plimsoll_client::Limiter;
+    /// # use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
+    /// # use tonic::transport::Server;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = Limiter::builder("shop").build()?;
+    /// # let (_, orders) = tonic_health::server::health_reporter();
+    /// let rules = [Rule::bucket("orders").prefix("/shop.Orders")];
+    /// let layer = PlimsollLayer::new(Rules::new(&limiter, Tenant::header("x-tenant")?, rules)?);
+    /// let server = Server::builder().layer(layer.either_body()).add_service(orders);
+    /// # drop(server);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
-    pub fn same_body(self) -> LoadShedLayer<SameBody> {
-        LoadShedLayer { extract: self.extract, format: self.format, body: PhantomData }
+    pub fn either_body(self) -> PlimsollLayer<EitherBody> {
+        PlimsollLayer { decider: self.decider, format: self.format, body: PhantomData }
     }
 }
 
 // === Refusals ===
 
-impl<B> LoadShedLayer<B> {
+impl<B> PlimsollLayer<B> {
     /// Sets the status of refused HTTP requests: by default 429 Too Many Requests; 503 Service Unavailable where proxies
     /// and clients treat overload so. A status that is no error, below 400, is not taken: it would turn refusals into
     /// successes. gRPC callers get `RESOURCE_EXHAUSTED`.
@@ -82,35 +137,27 @@ impl<B> LoadShedLayer<B> {
 
     /// Responds to refused requests by a closure. It may begin with the default
     /// [response](Refused::response). Runs on the request path, so it should not block. It also answers
-    /// [gRPC calls](Refused::is_grpc).
-    ///
-    /// The body is bytes or text: anything that is `Into<Bytes>`. A body of axum, such as that of
-    /// `Json(..).into_response()`, is a stream and does not compile here.
+    /// [gRPC calls](Refused::is_grpc). The body is any that is complete, such as text or that of axum's
+    /// `Json(..).into_response()`; one that would have to be awaited is logged, and left out.
     ///
     /// ```
-    /// use http::{HeaderValue, Response};
-    /// use plimsoll_client::middleware::{LoadShedLayer, Refused, Rules};
+    /// use axum::{Json, http::StatusCode, response::IntoResponse};
+    /// use plimsoll_client::middleware::{PlimsollLayer, Refused, Rules};
     ///
     /// # fn layers(rules: Rules) {
-    /// let layer = LoadShedLayer::new(rules).refuse_with(|refused: &Refused<'_>| {
-    ///     let mut response = refused.response();
-    ///     if !refused.is_grpc() {
-    ///         response.headers_mut().insert("content-type", HeaderValue::from_static("text/plain"));
-    ///         *response.body_mut() = format!("busy: {}", refused.reason().as_str()).into();
-    ///     }
-    ///     response
+    /// let layer = PlimsollLayer::new(rules).refuse_with(|refused: &Refused<'_>| {
+    ///     (StatusCode::SERVICE_UNAVAILABLE, Json(["busy", refused.reason().as_str()])).into_response()
     /// });
-    /// # let layer = layer.same_body();
-    /// # drop(tower::Layer::<axum::Router>::layer(&layer, axum::Router::new()));
+    /// # let _: axum::Router = axum::Router::new().layer(layer);
     /// # }
     /// ```
     #[must_use]
     pub fn refuse_with<T, F>(self, respond: F) -> Self
     where
-        T: Into<Bytes>,
+        T: Body<Data = Bytes>,
         F: Fn(&Refused<'_>) -> Response<T> + Send + Sync + 'static,
     {
-        self.with(|format| format.respond = Some(Arc::new(move |refused| respond(refused).map(Into::into))))
+        self.with(|format| format.respond = Some(Arc::new(move |refused| respond(refused).map(complete))))
     }
 
     fn form(self, set: impl FnOnce(RefusalFormat) -> RefusalFormat) -> Self {
@@ -123,31 +170,38 @@ impl<B> LoadShedLayer<B> {
     }
 }
 
-// === Requests ===
-
-impl<B> LoadShedLayer<B> {
+impl<B> PlimsollLayer<B> {
     /// Decides about a request.
     #[inline]
     pub(super) fn decide(&self, request: Head<'_>) -> Decision {
-        self.extract.decide(request)
+        self.decider.decide(request)
     }
 
     /// Makes the response to a refused request.
     #[cold]
     pub(super) fn refuse(&self, request: Head<'_>, by: &RefusedBy) -> Response<Bytes> {
         let format = self.format.as_deref().unwrap_or(&DEFAULT);
-        refusal::response(format, request, by, SystemTime::now())
+        format.response(&Refused::new(&format.form, request, by, SystemTime::now()))
     }
 }
 
-impl<B> Clone for LoadShedLayer<B> {
+/// Returns the bytes of a body that is complete.
+fn complete(body: impl Body<Data = Bytes>) -> Bytes {
+    let Some(Ok(body)) = body.collect().now_or_never() else {
+        tracing::error!("the body of a refusal by refuse_with is no complete one, and is left out");
+        return Bytes::new();
+    };
+    body.to_bytes()
+}
+
+impl<B> Clone for PlimsollLayer<B> {
     fn clone(&self) -> Self {
-        Self { extract: Arc::clone(&self.extract), format: self.format.clone(), body: PhantomData }
+        Self { decider: Arc::clone(&self.decider), format: self.format.clone(), body: PhantomData }
     }
 }
 
-impl<B> fmt::Debug for LoadShedLayer<B> {
+impl<B> fmt::Debug for PlimsollLayer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadShedLayer").field("format", &self.format).finish_non_exhaustive()
+        f.debug_struct("PlimsollLayer").field("format", &self.format).finish_non_exhaustive()
     }
 }

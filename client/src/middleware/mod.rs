@@ -4,15 +4,13 @@
 //! [`Rules`] map requests to buckets and tenants. The first rule that matches applies. A request that no rule
 //! matches passes without a limit; [`Rule::otherwise`] gives the rest a bucket, and [`Rule::unlimited`] exempts
 //! health checks from it. Requests that pass are counted by [reason](Pass). A path is compared in every way that a
-//! handler may read it, so that `/%6Frders/7` does not pass a rule for `/orders/{id}`. With the feature `axum` a rule
-//! can name a route of the router instead.
+//! handler may read it, so that `/%6Frders/7` does not pass a rule for `/orders/{id}`.
 //!
 //! | condition | requests |
 //! |---|---|
 //! | `.path("/orders/{id}")`, `.path("/files/{*rest}")` | paths of a template, in the syntax of axum 0.8 |
 //! | `.prefix("/orders")` | `/orders` and all below it, not `/orders2` |
 //! | `.exact("/orders")` | this path, taken literally |
-//! | `.route("/orders/{id}")` | what an axum router sends to this route, with the feature `axum` |
 //! | `.methods([Method::GET])` | these methods |
 //!
 //! A rule that could never apply is an error at the start, which names the rule and the remedy: one behind a rule that
@@ -23,10 +21,10 @@
 //! use axum::{Router, routing::get};
 //! use http::Method;
 //! use plimsoll_client::Limiter;
-//! use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+//! use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (limiter, feed) = Limiter::builder("shop")?.zone("eu-1a")?.aggregator("http://127.0.0.1:7410")?.build()?;
+//! let (limiter, feed) = Limiter::builder("shop").build()?;
 //! # #[derive(Clone)] struct Claims { account: String }
 //! let rules = Rules::new(
 //!     &limiter,
@@ -42,27 +40,27 @@
 //! let app: Router = Router::new()
 //!     .route("/orders/{id}", get(|| async { "an order" }).put(|| async { "changed" }))
 //!     .route("/healthz", get(|| async { "ok" }))
-//!     .layer(LoadShedLayer::new(rules).same_body());
+//!     .layer(PlimsollLayer::new(rules));
 //! # drop((app, feed));
 //! # Ok(()) }
 //! ```
 //!
-//! A tonic server takes the same layer: `Server::builder().layer(LoadShedLayer::new(rules))`, with rules such
-//! as `.prefix("/shop.Orders")`. Where rules are not enough, use a closure; see [`Extract`].
+//! A tonic server needs [`either_body`](PlimsollLayer::either_body), and rules such as `.prefix("/shop.Orders")`. Where
+//! rules are not enough, use a function; see [`PlimsollLayer::by`].
 //!
 //! # Tenants
 //!
-//! [`Tenant`] reads the tenant from verified claims, an API key, an address, a header or the route, or asks a function;
-//! [`Tenant::or`] puts sources in order. A look-up that must be awaited is a layer of its own, [`ResolveTenantLayer`].
+//! [`Tenant`] reads the tenant from verified claims, an address or a header, or asks a function;
+//! [`Tenant::or`] puts sources in order.
 //!
 //! # Refusals
 //!
-//! A refused request never reaches the service. An HTTP caller gets 429 or the [status](LoadShedLayer::status) of
+//! A refused request never reaches the service. An HTTP caller gets 429 or the [status](PlimsollLayer::status) of
 //! choice, with `Retry-After`, the [fields about limits](RateLimitHeaders) and a problem document (RFC 9457). A gRPC
 //! caller, detected by a content type that begins with `application/grpc`, gets `RESOURCE_EXHAUSTED` with `RetryInfo`,
 //! `QuotaFailure`, `ErrorInfo` and `grpc-retry-pushback-ms`. Both are given the [reason](crate::Reason). The time to
 //! retry is about as long as the overload is expected to last, and spread at random, so that refused callers do not all
-//! return at once. A [closure](LoadShedLayer::refuse_with) may respond in another way.
+//! return at once. A [closure](PlimsollLayer::refuse_with) may respond in another way.
 //!
 //! # Requests through several services
 //!
@@ -82,8 +80,8 @@
 //! A gRPC response counts by its `grpc-status`, which mostly comes in trailers, so once its body has ended; one whose
 //! body is dropped before counts as aborted. UNKNOWN, `DEADLINE_EXCEEDED`, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and
 //! `DATA_LOSS` are failures of the service, like the HTTP statuses from 500. Two kinds of responses count by their HTTP
-//! status: gRPC-Web, unless its layer is outside of this one, and streams of gRPC through
-//! [`same_body`](LoadShedLayer::same_body) without the feature `axum` or with another body than axum's.
+//! status: gRPC-Web, unless its layer is outside of this one, and streams of gRPC without
+//! [`either_body`](PlimsollLayer::either_body), unless their body is axum's and the feature `axum` is on.
 //!
 //! # Layers inside of layers
 //!
@@ -124,24 +122,23 @@
 //! # Cost
 //!
 //! The layer allocates nothing for an admitted request whose path is plain or at most 512 bytes long, except for the
-//! mark of the first 1,000 requests of a thread and of one in 256 after those, and threads share no counter. With
-//! [`same_body`](LoadShedLayer::same_body) axum does not box the body of each response again. axum clones and
+//! mark of the first 1,000 requests of a thread and of one in 256 after those, and threads share no counter. axum clones and
 //! boxes the service of every `Router::layer` for each request, which costs more than the layer; a layer
 //! around the whole router is free of that:
 //!
 //! ```
 //! # use axum::{Router, ServiceExt, extract::Request};
-//! # use plimsoll_client::middleware::LoadShedLayer;
+//! # use plimsoll_client::middleware::PlimsollLayer;
 //! # use tokio::net::TcpListener;
 //! # use tower::Layer;
-//! # async fn serve(listener: TcpListener, router: Router, layer: LoadShedLayer) -> std::io::Result<()> {
-//! let service = layer.same_body().layer(router.with_state(()));
+//! # async fn serve(listener: TcpListener, router: Router, layer: PlimsollLayer) -> std::io::Result<()> {
+//! let service = layer.layer(router.with_state(()));
 //! axum::serve(listener, ServiceExt::<Request>::into_make_service(service)).await
 //! # }
 //! ```
 
+mod decide;
 mod events;
-mod extract;
 mod layer;
 mod refusal;
 mod request;
@@ -152,11 +149,10 @@ mod stacked;
 mod tenant;
 
 pub use crate::hot::thread_counters::Pass;
-pub use extract::{Charge, Decision, Extract};
-pub use layer::LoadShedLayer;
+pub use layer::PlimsollLayer;
 pub use refusal::{ERROR_DOMAIN, RateLimitHeaders, RefusalFormat, RefusalOf, Refused, quota_fields};
 pub use request::Head;
-pub use response::{EitherBody, LoadShedBody, ResponseBody, SameBody};
+pub use response::{EitherBody, PlimsollBody, ResponseBody, SameBody};
 pub use rules::{PathFault, Rule, Rules, RulesError};
-pub use service::{LoadShed, ResponseFuture};
-pub use tenant::{ResolveFuture, ResolveTenant, ResolveTenantLayer, Tenant, TenantError};
+pub use service::{PlimsollService, ResponseFuture, Spare};
+pub use tenant::{Tenant, TenantError};

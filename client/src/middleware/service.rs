@@ -12,35 +12,57 @@ use quanta::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::extract::{AskingFor, Decided, RefusedBy};
+use super::decide::{AskingFor, Decision, RefusedBy};
 use super::response::{Outcome, ending_of};
-use super::{EitherBody, Head, LoadShedLayer, Pass, ResponseBody, events, stacked};
-use crate::BucketHandle;
+use super::{Head, Pass, PlimsollLayer, ResponseBody, SameBody, events, stacked};
 use crate::responses::{Ending, Recorder};
 
-impl<S, B> Layer<S> for LoadShedLayer<B> {
-    type Service = LoadShed<S, B>;
+impl<S, B> Layer<S> for PlimsollLayer<B> {
+    type Service = PlimsollService<S, B>;
 
-    fn layer(&self, inner: S) -> LoadShed<S, B> {
-        LoadShed { inner, layer: self.clone() }
+    fn layer(&self, inner: S) -> PlimsollService<S, B> {
+        PlimsollService { inner, layer: self.clone() }
     }
 }
 
-/// A service behind a limiter. Made by [`LoadShedLayer`].
-pub struct LoadShed<S, B = EitherBody> {
+/// A service behind a limiter. Made by [`PlimsollLayer`].
+pub struct PlimsollService<S, B = SameBody> {
     inner: S,
-    layer: LoadShedLayer<B>,
+    layer: PlimsollLayer<B>,
 }
 
-impl<S: Clone, B> Clone for LoadShed<S, B> {
+impl<S: Clone, B> Clone for PlimsollService<S, B> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<S, Q, R, B> Service<Request<Q>> for LoadShed<S, B>
+/// A service of which an instance may wait with a request, where requests wait at all: with the feature `quota`, one that
+/// is `Clone`.
+pub trait Spare: Sized {
+    /// Takes the instance, and leaves another.
+    #[doc(hidden)]
+    fn take(&mut self) -> Option<Self>;
+}
+
+#[cfg(feature = "quota")]
+impl<S: Clone> Spare for S {
+    fn take(&mut self) -> Option<Self> {
+        let clone = self.clone();
+        Some(std::mem::replace(self, clone))
+    }
+}
+
+#[cfg(not(feature = "quota"))]
+impl<S> Spare for S {
+    fn take(&mut self) -> Option<Self> {
+        None
+    }
+}
+
+impl<S, Q, R, B> Service<Request<Q>> for PlimsollService<S, B>
 where
-    S: Service<Request<Q>, Response = Response<R>> + Clone,
+    S: Service<Request<Q>, Response = Response<R>> + Spare,
     B: ResponseBody<R>,
 {
     type Response = Response<B::Body>;
@@ -53,9 +75,9 @@ where
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
-        let state = match self.layer.decide(head).0 {
-            Decided::Admitted(recorder) => State::admit(&mut self.inner, request, recorder),
-            Decided::Passed(pass) => {
+        let state = match self.layer.decide(head) {
+            Decision::Admitted(recorder) => State::admit(&mut self.inner, request, recorder),
+            Decision::Passed(pass) => {
                 events::passed(pass);
                 if pass == Pass::CountedBefore {
                     stacked::mark_again(request.extensions_mut());
@@ -63,25 +85,27 @@ where
                 // Called at once, so that the instance that was polled ready gets the request.
                 State::Admitted { response: self.inner.call(request), timing: None }
             }
-            Decided::Refused(by) => State::refuse(&self.layer, head, &by),
-            Decided::Asking(asked) => {
-                let clone = self.inner.clone();
-                // The instance that was polled ready waits with the request.
-                let inner = std::mem::replace(&mut self.inner, clone);
-                let waiting =
-                    Waiting { asked: *asked, inner, request: Some(request), layer: self.layer.clone() };
-                State::Asking { waiting: Box::new(waiting) }
-            }
+            Decision::Refused(by) => State::refuse(&self.layer, head, &by),
+            // The instance that was polled ready waits with the request.
+            Decision::Asking(asked) => match self.inner.take() {
+                Some(inner) => {
+                    let layer = self.layer.clone();
+                    State::Asking {
+                        waiting: Box::new(Waiting { asked: *asked, inner, request: Some(request), layer }),
+                    }
+                }
+                None => State::admit(&mut self.inner, request, Some(asked.recorder)),
+            },
         };
         ResponseFuture { state }
     }
 }
 
 pin_project! {
-    /// The response future of a [`LoadShed`]: the inner service's response, or a refusal. A request with exact quotas
+    /// The response future of a [`PlimsollService`]: the inner service's response, or a refusal. A request with exact quotas
     /// may wait for their store before it reaches the service; dropped meanwhile, it never does, and what the store has
     /// debited is spent.
-    pub struct ResponseFuture<F, B = EitherBody, S = (), Q = ()> {
+    pub struct ResponseFuture<F, B = SameBody, S = (), Q = ()> {
         #[pin]
         state: State<F, B, S, Q>,
     }
@@ -104,7 +128,7 @@ struct Waiting<B, S, Q> {
     inner: S,
     /// `None` once the service has it.
     request: Option<Q>,
-    layer: LoadShedLayer<B>,
+    layer: PlimsollLayer<B>,
 }
 
 impl<F, B, S, Q> State<F, B, S, Request<Q>> {
@@ -120,30 +144,26 @@ impl<F, B, S, Q> State<F, B, S, Request<Q>> {
         Self::Admitted { response: inner.call(request), timing }
     }
 
-    fn refuse(layer: &LoadShedLayer<B>, head: Head<'_>, by: &RefusedBy) -> Self {
-        let recorder = by.bucket.as_ref().map(BucketHandle::recorder);
+    fn refuse(layer: &PlimsollLayer<B>, head: Head<'_>, by: &RefusedBy) -> Self {
         let response = layer.refuse(head, by);
-        if let Some(recorder) = recorder {
-            let status = || Ending::Status(response.status().as_u16());
-            recorder.refused(ending_of(&response).unwrap_or_else(status));
-        }
-        events::refused(by.refusal, recorder);
+        let status = || Ending::Status(response.status().as_u16());
+        by.recorder.refused(ending_of(&response).unwrap_or_else(status));
+        events::refused(by.refusal, by.recorder);
         Self::Refused { response: Some(response) }
     }
 }
 
 impl<B, S, Q> Waiting<B, S, Request<Q>> {
-    /// Waits for the quotas, then lets the service answer, or refuses. Pending for ever once it was ready.
+    /// Waits for the quotas, then lets the service answer, or refuses. Pending forever once it was ready.
     fn poll_next<F>(&mut self, cx: &mut Context<'_>) -> Poll<State<F, B, S, Request<Q>>>
     where
         S: Service<Request<Q>, Future = F>,
     {
         let decided = ready!(Pin::new(&mut self.asked.asking).poll(cx));
         let Some(request) = self.request.take() else { return Poll::Pending };
-        let (recorder, bucket) = (self.asked.recorder, || self.asked.bucket.clone());
-        Poll::Ready(match Decided::of_quotas(decided, recorder, bucket) {
-            Decided::Refused(by) => State::refuse(&self.layer, Head::of(&request), &by),
-            _ => State::admit(&mut self.inner, request, Some(recorder)),
+        Poll::Ready(match self.asked.decided(decided) {
+            Decision::Refused(by) => State::refuse(&self.layer, Head::of(&request), &by),
+            _ => State::admit(&mut self.inner, request, Some(self.asked.recorder)),
         })
     }
 }

@@ -110,7 +110,7 @@ mod tests {
 
     /// A limiter with the buckets `a` and `b`, which have the numbers 0 and 1.
     fn limiter() -> Limiter {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let places = ["a", "b"].map(|bucket| limiter.bucket(bucket).unwrap().place.bucket);
         assert_eq!(places, [0, 1]);
         limiter

@@ -106,12 +106,6 @@ impl Responses {
         self.key_sides.get_or_init(|| KeySides::new(keys_max));
     }
 
-    /// Returns true if cohorts are divided by key.
-    #[inline]
-    pub(crate) fn is_divided_by_key(&self) -> bool {
-        self.key_sides.get().is_some()
-    }
-
     /// Sets the side of a key, where cohorts are divided by key.
     pub(crate) fn set_side(&self, key: u32, side: Side) {
         self.key_sides.get().into_iter().for_each(|sides| sides.set(key, side));

@@ -5,6 +5,6 @@ mod held;
 mod problem;
 mod readable;
 
-pub(crate) use held::{SETUP_PROBLEMS_MAX, SetupProblems};
+pub(crate) use held::SetupProblems;
 pub use problem::SetupProblem;
 pub(crate) use readable::{readable_debug, write_readable};

@@ -18,8 +18,8 @@ pub enum SetupProblem {
     },
     /// The feed was dropped, or is not run.
     #[error(
-        "the feed of this limiter is not running: no directive arrives and no count leaves; keep the Feed of \
-         LimiterBuilder::build and call Feed::spawn"
+        "the feed of this limiter is not running: no directive arrives and no count leaves; run the Feed of \
+         LimiterBuilder::build_detached, or call LimiterBuilder::build"
     )]
     FeedNotRun,
     /// The runtime of the feed ended, or its task was aborted.
@@ -57,20 +57,11 @@ pub enum SetupProblem {
     /// Two layers decide about the same request for the same bucket.
     #[error(
         "a request passes two layers that decide for the bucket `{bucket}`: it is counted once; remove one of the two \
-         LoadShedLayers from the stack"
+         PlimsollLayers from the stack"
     )]
     LayerTwice {
         /// The bucket that both layers decide for.
         bucket: String,
-    },
-    /// A rule names a route, and the layer does not see routes.
-    #[error(
-        "the rule for the route `{route}` matches no request: the layer is outside of the router, where the route is not \
-         known; add the layer with Router::route_layer or Router::layer after the routes"
-    )]
-    RouteOutsideRouter {
-        /// The route as the rule names it.
-        route: String,
     },
     /// A bucket has exact quotas, and the limiter has no store that decides them.
     #[error(
@@ -79,6 +70,15 @@ pub enum SetupProblem {
          Limiter::from_env"
     )]
     QuotasWithoutStore {
+        /// The bucket.
+        bucket: String,
+    },
+    /// Requests of a bucket with exact quotas are decided without waiting for their store.
+    #[error(
+        "the bucket `{bucket}` has exact quotas, and the service asks about it by Limiter::check, which does not wait for \
+         their store: leases and on_store_error decide; use Limiter::check_async, or PlimsollLayer with the feature `quota`"
+    )]
+    QuotasInMemory {
         /// The bucket.
         bucket: String,
     },
@@ -116,8 +116,8 @@ impl SetupProblem {
             Self::ForeignZone { .. } => "foreign_zone",
             Self::SilentAggregator { .. } => Self::SILENT_AGGREGATOR,
             Self::LayerTwice { .. } => "layer_twice",
-            Self::RouteOutsideRouter { .. } => "route_outside_router",
             Self::QuotasWithoutStore { .. } => Self::QUOTAS_WITHOUT_STORE,
+            Self::QuotasInMemory { .. } => "quotas_in_memory",
             Self::BucketsFull { .. } => "buckets_full",
         }
     }
@@ -129,10 +129,10 @@ impl SetupProblem {
             Self::UnknownBucket { bucket, .. }
             | Self::LayerTwice { bucket }
             | Self::QuotasWithoutStore { bucket }
+            | Self::QuotasInMemory { bucket }
             | Self::BucketsFull { bucket, .. } => bucket,
             Self::ForeignZone { aggregator_zone, .. } => aggregator_zone,
             Self::SilentAggregator { address } => address,
-            Self::RouteOutsideRouter { route } => route,
             Self::FeedNotRun | Self::FeedStopped | Self::NoAggregator => "",
         }
     }

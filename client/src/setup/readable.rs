@@ -50,9 +50,9 @@ mod tests {
 
     #[test]
     fn errors_that_main_returns_read_as_text() {
-        let address = || Limiter::builder("shop").unwrap().aggregator("a:7410").unwrap_err();
-        let name = || Limiter::builder("s h").unwrap_err();
-        let bucket = || Limiter::builder("shop").unwrap().build().unwrap().0.bucket("").unwrap_err();
+        let address = || Limiter::builder("shop").aggregator("a:7410").build_detached().unwrap_err();
+        let name = || Limiter::builder("s h").build_detached().unwrap_err();
+        let bucket = || Limiter::builder("shop").build_detached().unwrap().0.bucket("").unwrap_err();
         let _: (BuildError, BucketError) = (address(), bucket());
         for (text, expected) in [
             (printed(address()), address().to_string()),

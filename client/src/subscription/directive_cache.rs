@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll_core::directive::{Board, BucketDirective, Epoch, Leader, Posted, StaleDirective};
+use plimsoll_core::directive::{Board, BucketDirective, Directives, Epoch, Leader, Posted, StaleDirective};
 use plimsoll_core::kill::Kills;
 use plimsoll_core::names::Bucket;
 
-use crate::feed::cache::Snapshot;
+use crate::feed::cache::BUCKETS_MAX;
 
 /// The version of the state that can be saved: another one after any change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,9 +78,9 @@ impl DirectiveCache {
     }
 
     /// Takes over the directives that an earlier process saved.
-    pub(super) fn restore(&mut self, snapshot: Snapshot, kills: &Kills) {
-        self.follow(snapshot.epoch.map(|epoch| Leader { epoch, instance: None }));
-        for mut directive in snapshot.buckets {
+    pub(super) fn restore(&mut self, saved: Directives, kills: &Kills) {
+        self.follow(saved.epoch.map(|epoch| Leader { epoch, instance: None }));
+        for mut directive in saved.buckets {
             kills.cap_knowledge(&mut directive);
             self.board.apply(&directive);
         }
@@ -89,15 +89,17 @@ impl DirectiveCache {
     }
 
     /// Returns all that is to be saved. If there are too many buckets, those in `used_first` have precedence.
-    pub(super) fn snapshot(&self, used_first: &[Bucket], kills: &Kills) -> Snapshot {
+    pub(super) fn snapshot(&self, used_first: &[Bucket], kills: &Kills) -> Directives {
         let is_used: BTreeSet<&Bucket> = used_first.iter().collect();
         let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_used.contains(bucket));
         let whole = used_first.iter().chain(others).filter_map(|bucket| self.board.since(bucket, 0));
-        Snapshot {
+        Directives {
             epoch: self.epoch(),
+            seq: 1,
             kill: kills.fleet(),
             kills: kills.since(0),
-            buckets: whole.take(Snapshot::BUCKETS_MAX).collect(),
+            buckets: whole.take(BUCKETS_MAX).collect(),
+            ..Directives::default()
         }
     }
 
@@ -148,7 +150,7 @@ mod tests {
         let kills = Kills::default();
         let mut cache = DirectiveCache::default();
         let buckets = vec![directive("a")];
-        cache.restore(Snapshot { epoch: Some(Epoch(5)), buckets, ..Snapshot::default() }, &kills);
+        cache.restore(Directives { epoch: Some(Epoch(5)), buckets, ..Directives::default() }, &kills);
         assert_eq!((cache.is_restored(), cache.restored_epoch()), (true, Some(Epoch(5))));
         assert_eq!(cache.unsaved(&kills), None);
         cache.apply(&directive("b"));

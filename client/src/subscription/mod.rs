@@ -29,13 +29,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::{Mode, Reason};
-use plimsoll_core::directive::{Epoch, Posted};
+use plimsoll_core::directive::{Directives, Epoch, Posted};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
-use crate::feed::cache::Snapshot;
 use crate::hot::table::Table;
 use crate::interner::key_registry::KeyRegistry;
 use crate::setup::SetupProblem;
@@ -132,9 +131,9 @@ impl Subscription {
     }
 
     /// Starts from the directives that an earlier process saved, before any aggregator has directed anything.
-    pub(crate) fn restore(&mut self, snapshot: Snapshot) {
-        self.enforcement.kills.merge(snapshot.kill, &snapshot.kills);
-        self.directives.restore(snapshot, &self.enforcement.kills);
+    pub(crate) fn restore(&mut self, saved: Directives) {
+        self.enforcement.kills.merge(saved.kill, &saved.kills);
+        self.directives.restore(saved, &self.enforcement.kills);
         self.sessions.raise_epoch(self.directives.epoch());
         self.sync_names();
         self.publish_all();
@@ -257,7 +256,7 @@ impl Subscription {
     fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
         let problems = &self.table.problems;
         let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        match quotas.filter(|quotas| !quotas.is_empty() && !self.table.quotas.has_store()) {
+        match quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none()) {
             Some(_) => problems.raise(SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() }),
             None => problems.clear(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str()),
         }
@@ -353,7 +352,7 @@ impl Subscription {
 
 impl Subscription {
     /// Returns the state that is saved for the next process, and its version; `None` if it is saved already.
-    pub(crate) fn unsaved(&self) -> Option<(Version, Snapshot)> {
+    pub(crate) fn unsaved(&self) -> Option<(Version, Directives)> {
         let version = self.directives.unsaved(&self.enforcement.kills)?;
         Some((version, self.directives.snapshot(&self.buckets, &self.enforcement.kills)))
     }

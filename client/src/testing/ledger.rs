@@ -83,11 +83,11 @@ impl QuotaLedger {
     }
 
     /// Takes the cost of a request from all quotas of all its keys, or from none. Answers at once for quotas with leases,
-    /// as if one were held.
-    pub(crate) fn take(&self, asked: &[Asked<'_>]) -> Taking {
-        let exact = self.inner().take(asked);
+    /// as if one were held. A request that does not wait follows the policies of other quotas.
+    pub(crate) fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
         let has_leases = asked.iter().all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
-        if has_leases {
+        let exact = self.inner().take(asked, waits || has_leases);
+        if has_leases || !waits {
             return Taking::Ready(exact);
         }
         let mut is_held = self.is_held.subscribe();
@@ -108,15 +108,15 @@ impl Inner {
         u64::try_from(self.now.as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn take(&mut self, asked: &[Asked<'_>]) -> Exact {
-        self.asked += 1;
+    fn take(&mut self, asked: &[Asked<'_>], is_asked: bool) -> Exact {
+        self.asked += u64::from(is_asked);
         let now = self.now_ms();
         let of_key = |(at, of): (usize, &Asked<'_>)| {
             let (tenant, cost) = (of.tenant.to_owned(), u64::from(of.cost));
             of.quotas.iter().map(|quota| (at, Arc::clone(quota), tenant.clone(), cost)).collect::<Vec<_>>()
         };
         let all: Vec<_> = asked.iter().enumerate().flat_map(of_key).collect();
-        if self.is_failing {
+        if self.is_failing || !is_asked {
             let mut degraded =
                 all.iter().filter(|(_, quota, tenant, cost)| !self.allow(now, quota, tenant, *cost));
             return degraded.next().map_or(Exact::Granted, |(at, quota, ..)| Exact::Refused {

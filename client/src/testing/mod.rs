@@ -2,39 +2,40 @@
 //! a clock. For the feature `testing`, in the `dev-dependencies` of a service.
 //!
 //! A [`ControlPlane`] stands in for aggregator and controller. The service gets its
-//! [`limiter`](ControlPlane::limiter), which is the real one: handles, middleware, counts and refusals are
+//! [`limiter`](ControlPlane::limiter), which is the real one: decisions, middleware, counts and refusals are
 //! those of production. The test sets rules by bucket while the service runs.
 //!
 //! # Refuse
 //!
 //! ```
 //! use plimsoll_client::testing::ControlPlane;
-//! use plimsoll_client::{Reason, Verdict};
+//! use plimsoll_client::{Reason, Request, Verdict};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let plane = ControlPlane::new(7);
 //! plane.refuse("orders", Reason::TenantLimit)?;
 //! let limiter = plane.limiter();
-//! let Verdict::Refuse(refusal) = limiter.bucket("orders")?.admit("acme") else { panic!("admitted") };
+//! let Verdict::Refuse(refusal) = limiter.check(&Request::new("orders", "acme")) else { panic!("admitted") };
 //! assert_eq!(refusal.reason(), Reason::TenantLimit);
-//! assert!(limiter.bucket("search")?.admit("acme").is_admit());
+//! assert!(limiter.check(&Request::new("search", "acme")).is_admit());
 //!
 //! plane.refuse_all(Reason::ClusterOverload); // every bucket without a rule of its own, now and later
-//! assert!(!limiter.bucket("search")?.admit("acme").is_admit());
+//! assert!(!limiter.check(&Request::new("search", "acme")).is_admit());
 //! # Ok(()) }
 //! ```
 //!
 //! # A drop ratio and a seed
 //!
 //! ```
+//! use plimsoll_client::Request;
 //! use plimsoll_client::testing::ControlPlane;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let verdicts = |seed| -> Result<Vec<bool>, Box<dyn std::error::Error>> {
 //!     let plane = ControlPlane::new(seed);
 //!     plane.drop_share("orders", 0.3)?;
-//!     let orders = plane.limiter().bucket("orders")?;
-//!     Ok((0..100).map(|_| orders.admit("acme").is_admit()).collect())
+//!     let limiter = plane.limiter();
+//!     Ok((0..100).map(|_| limiter.check(&Request::new("orders", "acme")).is_admit()).collect())
 //! };
 //! assert_eq!(verdicts(7)?, verdicts(7)?);
 //! assert_ne!(verdicts(7)?, verdicts(8)?);
@@ -42,7 +43,7 @@
 //! ```
 //!
 //! The draws of one limiter form one sequence, and the seed determines it: the n-th decision that needs a draw
-//! gets the n-th draw, through handles, [`Limiter`](crate::Limiter) and middleware, on whichever threads. A test that
+//! gets the n-th draw, through [`Limiter`](crate::Limiter) and middleware, on whichever threads. A test that
 //! sends the same requests in the same order gets the same verdicts in each run. Concurrent requests take draws in
 //! the order in which they are decided.
 //!
@@ -50,13 +51,14 @@
 //!
 //! ```
 //! use std::time::Duration;
+//! use plimsoll_client::Request;
 //! use plimsoll_client::testing::{ControlPlane, Decisions};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let plane = ControlPlane::new(7);
 //! plane.limit("orders", 100.0)?; // requests/s
-//! let orders = plane.limiter().bucket("orders")?;
-//! let admitted = |n: usize| (0..n).filter(|_| orders.admit("acme").is_admit()).count();
+//! let limiter = plane.limiter();
+//! let admitted = |n: usize| (0..n).filter(|_| limiter.check(&Request::new("orders", "acme")).is_admit()).count();
 //! assert_eq!(admitted(150), 100); // a second's worth is there at the start
 //! plane.advance(Duration::from_millis(250)); // nothing sleeps
 //! assert_eq!(admitted(150), 25);
@@ -67,28 +69,29 @@
 //! assert_eq!(plane.counts("orders")?.would_refuse, 10);
 //! # Ok(()) }
 //! ```
-
+//!
 //! # An exact quota
 //!
 //! ```
 //! use std::time::Duration;
 //! use plimsoll_client::testing::ControlPlane;
-//! use plimsoll_client::{Reason, Verdict};
+//! use plimsoll_client::{Reason, Request, Verdict};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let plane = ControlPlane::new(7);
 //! plane.quota("orders", 2, Duration::from_secs(3_600))?; // 2 requests an hour for each tenant
-//! let orders = plane.limiter().bucket("orders")?;
+//! let limiter = plane.limiter();
+//! let (acme, globex) = (Request::new("orders", "acme"), Request::new("orders", "globex"));
 //! for _ in 0..2 {
-//!     assert!(orders.admit_with_quotas("acme").await.is_admit());
+//!     assert!(limiter.check_async(&acme).await.is_admit());
 //! }
-//! let Verdict::Refuse(refusal) = orders.admit_with_quotas("acme").await else { panic!("admitted") };
+//! let Verdict::Refuse(refusal) = limiter.check_async(&acme).await else { panic!("admitted") };
 //! assert_eq!(refusal.reason(), Reason::TenantQuotaExceeded);
 //! assert_eq!(refusal.retry_after(), Duration::from_secs(3_600));
-//! assert!(orders.admit_with_quotas("globex").await.is_admit());
+//! assert!(limiter.check_async(&globex).await.is_admit());
 //! plane.advance(Duration::from_secs(3_600));
-//! assert!(orders.admit_with_quotas("acme").await.is_admit());
+//! assert!(limiter.check_async(&acme).await.is_admit());
 //! # Ok(()) }
 //! ```
 

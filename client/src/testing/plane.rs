@@ -1,6 +1,6 @@
 //! The control plane of a test: rules by bucket, published to a limiter as a feed publishes directives.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::error::RuleError;
 use super::ledger::QuotaLedger;
 use super::rule::{Rule, VirtualLimit};
 use crate::hot::directive_word::DirectiveWord;
-use crate::hot::table::Table;
+use crate::hot::table::{BucketPlace, Table};
 use crate::limiter::layered::Store;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
 
@@ -48,16 +48,21 @@ pub struct Decisions {
 /// The rules that are in force.
 #[derive(Debug, Default)]
 struct State {
-    /// By bucket.
-    rules: BTreeMap<u32, Rule>,
-    limits: BTreeMap<u32, VirtualLimit>,
-    shadowed: BTreeSet<u32>,
-    waits: BTreeMap<u32, WaitClass>,
-    /// Buckets with exact quotas.
-    with_quotas: BTreeSet<u32>,
+    buckets: BTreeMap<u32, OfBucket>,
     /// For all other buckets.
     fallback: Rule,
     is_killed: bool,
+}
+
+/// What the test has set for one bucket.
+#[derive(Debug, Default)]
+struct OfBucket {
+    /// `None` for that of all others.
+    rule: Option<Rule>,
+    limit: Option<VirtualLimit>,
+    is_shadowed: bool,
+    wait: WaitClass,
+    has_quotas: bool,
 }
 
 impl ControlPlane {
@@ -68,7 +73,6 @@ impl ControlPlane {
         let table = Table::new(KEYS_MAX, 0, seed);
         table.hooks.seed(seed);
         let ledger = QuotaLedger::default();
-        table.quotas.set_store();
         table.layered.set_store(Store::Fake(ledger.clone()));
         Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default(), ledger }
     }
@@ -129,15 +133,7 @@ impl ControlPlane {
     /// # Errors
     /// When the bucket's name is invalid, or the limiter has no room for it.
     pub fn shadow(&self, bucket: &str, is_shadowed: bool) -> Result<(), RuleError> {
-        let place = self.limiter.bucket(bucket)?.place;
-        let mut state = self.state();
-        match is_shadowed {
-            true => state.shadowed.insert(place.bucket),
-            false => state.shadowed.remove(&place.bucket),
-        };
-        drop(state);
-        self.publish_all();
-        Ok(())
+        self.of(bucket, |of, _| of.is_shadowed = is_shadowed)
     }
 
     /// Asks refused callers of a bucket to wait for about `wait`, from 1 s to 120 s: their
@@ -147,10 +143,7 @@ impl ControlPlane {
     /// # Errors
     /// When the bucket's name is invalid, or the limiter has no room for it.
     pub fn retry_after(&self, bucket: &str, wait: Duration) -> Result<(), RuleError> {
-        let place = self.limiter.bucket(bucket)?.place;
-        self.state().waits.insert(place.bucket, WaitClass::of(wait));
-        self.publish_all();
-        Ok(())
+        self.of(bucket, |of, _| of.wait = WaitClass::of(wait))
     }
 
     /// Sets the kill switch of all buckets: while it is on, refusals are only counted.
@@ -162,7 +155,9 @@ impl ControlPlane {
     /// Moves the virtual clock, and refills limits and quotas.
     pub fn advance(&self, span: Duration) {
         let table = self.table();
-        self.state().limits.values_mut().for_each(|limit| limit.advance(table, span));
+        let mut state = self.state();
+        let limits = state.buckets.values_mut().filter_map(|of| of.limit.as_mut());
+        limits.for_each(|limit| limit.advance(table, span));
         table.refill();
         self.ledger.advance(span);
     }
@@ -184,7 +179,8 @@ impl ControlPlane {
     /// # Errors
     /// When the bucket's name is invalid, or the limiter has no room for it.
     pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
-        Ok(self.limiter.bucket(bucket)?.key(tenant).counts().into())
+        let key = self.limiter.bucket(bucket)?.resolve(tenant).place.key;
+        Ok(self.table().counters.counts(key).into())
     }
 }
 
@@ -192,8 +188,7 @@ impl ControlPlane {
 
 impl ControlPlane {
     /// Gives a bucket an exact quota of `max` requests in every `every` for each tenant, by an in-memory store under the
-    /// virtual clock. It is asked by the middleware and by methods such as
-    /// [`admit_with_quotas`](crate::BucketHandle::admit_with_quotas).
+    /// virtual clock, for the middleware and [`Limiter::check_async`].
     ///
     /// # Errors
     /// When the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.
@@ -211,17 +206,13 @@ impl ControlPlane {
     /// # Errors
     /// When the quotas cannot belong to one bucket, the bucket's name is invalid, or the limiter has no room for it.
     pub fn quotas(&self, bucket: &str, quotas: Vec<Quota>) -> Result<(), RuleError> {
-        let place = self.limiter.bucket(bucket)?.place;
         let quotas = BucketQuotas::new(quotas.into_iter().map(Arc::new).collect());
         let quotas = quotas
             .map_err(|error| RuleError::Quota { bucket: bucket.to_owned(), cause: error.to_string() })?;
-        self.table().quotas.set(place.bucket, Some(&quotas));
-        match quotas.is_empty() {
-            true => self.state().with_quotas.remove(&place.bucket),
-            false => self.state().with_quotas.insert(place.bucket),
-        };
-        self.publish_all();
-        Ok(())
+        self.of(bucket, |of, place| {
+            self.table().quotas.set(place.bucket, Some(&quotas));
+            of.has_quotas = !quotas.is_empty();
+        })
     }
 
     /// Lets the store of quotas fail, so that their policies apply, or answer again.
@@ -243,19 +234,23 @@ impl ControlPlane {
 
 impl ControlPlane {
     fn set(&self, bucket: &str, rule: Rule) -> Result<(), RuleError> {
-        let place = self.limiter.bucket(bucket)?.place;
-        let mut state = self.state();
-        state.rules.insert(place.bucket, rule);
         // A guard has no tokens but those of a limit.
         let (rate, limit) = match rule {
             Rule::Limit(rate) => (rate, Limit::PerSecond(rate)),
             _ => (Rate::ZERO, Limit::Unknown),
         };
-        self.table().limits.set(place.bucket, limit);
-        let limit = VirtualLimit::new(self.table(), place.default_key, rate);
-        self.table().refill();
-        state.limits.insert(place.bucket, limit);
-        drop(state);
+        self.of(bucket, |of, place| {
+            self.table().limits.set(place.bucket, limit);
+            let limit = VirtualLimit::new(self.table(), place.default_key, rate);
+            self.table().refill();
+            (of.rule, of.limit) = (Some(rule), Some(limit));
+        })
+    }
+
+    /// Changes what is set for a bucket.
+    fn of(&self, bucket: &str, set: impl FnOnce(&mut OfBucket, BucketPlace)) -> Result<(), RuleError> {
+        let place = self.limiter.bucket(bucket)?.place;
+        set(self.state().buckets.entry(place.bucket).or_default(), place);
         self.publish_all();
         Ok(())
     }
@@ -283,17 +278,14 @@ impl ControlPlane {
 impl State {
     /// Returns the directive of a bucket; `None` for buckets that are declared later.
     fn word(&self, bucket: Option<u32>) -> DirectiveWord {
-        let is_shadowed = bucket.is_some_and(|bucket| self.shadowed.contains(&bucket));
-        let rule = bucket.and_then(|bucket| self.rules.get(&bucket)).unwrap_or(&self.fallback);
-        let wait = bucket.and_then(|bucket| self.waits.get(&bucket)).copied().unwrap_or_default();
-        let is_enforced = !is_shadowed && !self.is_killed;
-        match rule {
+        let none = OfBucket::default();
+        let of = bucket.and_then(|bucket| self.buckets.get(&bucket)).unwrap_or(&none);
+        let rule = match of.rule.unwrap_or(self.fallback) {
             // No directive enforces nothing, and refusals of quotas are carried out.
-            Rule::Admit if bucket.is_some_and(|bucket| self.with_quotas.contains(&bucket)) => {
-                Rule::Drop(DropRatio::NONE).word(is_enforced, wait)
-            }
-            rule => rule.word(is_enforced, wait),
-        }
+            Rule::Admit if of.has_quotas => Rule::Drop(DropRatio::NONE),
+            rule => rule,
+        };
+        rule.word(!of.is_shadowed && !self.is_killed, of.wait)
     }
 }
 

@@ -6,12 +6,13 @@ use std::time::Duration;
 use plimsoll_core::decision::{Reason, Verdict};
 
 use super::*;
+use crate::Request;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 fn admitted(plane: &ControlPlane, bucket: &str, n: u32) -> u32 {
-    let bucket = plane.limiter().bucket(bucket).unwrap();
-    (0..n).map(|_| u32::from(bucket.admit("acme").is_admit())).sum()
+    let limiter = plane.limiter();
+    (0..n).map(|_| u32::from(limiter.check(&Request::new(bucket, "acme")).is_admit())).sum()
 }
 
 fn reason(verdict: Verdict) -> Option<Reason> {
@@ -30,18 +31,16 @@ fn every_way_to_decide_refuses_for_the_set_reason() {
         let bucket = limiter.bucket("orders").unwrap();
         let key = bucket.key("acme");
         let verdicts = [
-            bucket.admit("acme"),
-            bucket.admit_n("acme", 3),
-            bucket.admit_traced("acme", None),
-            key.admit(),
-            key.admit_with(u32::MAX),
-            limiter.admit("orders", "jo"),
-            limiter.admit_all([(&bucket, "acme")]),
+            limiter.check(&Request::new(&bucket, "acme")),
+            limiter.check(&Request::new(&bucket, "acme").cost(3)),
+            limiter.check(&key.request()),
+            limiter.check(&Request::new("orders", "jo")),
+            limiter.check(&Request::all(&[Request::new(&bucket, "acme"), Request::new(&bucket, "acme")])),
         ];
-        assert_eq!(verdicts.map(reason), [Some(expected); 7]);
+        assert_eq!(verdicts.map(reason), [Some(expected); 5]);
         assert_eq!(
             plane.counts("orders").unwrap(),
-            Decisions { offered: 9, refused: 9, ..Decisions::default() }
+            Decisions { offered: 8, refused: 8, ..Decisions::default() }
         );
         assert_eq!(plane.tenant_counts("orders", "jo").unwrap().refused, 1);
         assert_eq!(admitted(&plane, "search", 5), 5, "another bucket");
@@ -51,32 +50,12 @@ fn every_way_to_decide_refuses_for_the_set_reason() {
 }
 
 #[test]
-fn refusal_of_all_buckets_covers_later_ones_and_spares_those_with_a_rule() {
-    let plane = ControlPlane::new(7);
-    plane.admit("exempt").unwrap();
-    assert_eq!(admitted(&plane, "before", 5), 5);
-    for reason in Reason::ALL {
-        plane.refuse_all(reason);
-        assert_eq!(["before", "exempt"].map(|bucket| admitted(&plane, bucket, 5)), [0, 5], "{reason:?}");
-        let later = format!("later-{}", reason.as_str());
-        assert_eq!(reason_of(&plane, &later), Some(reason), "declared by name in a request");
-    }
-    let limiter = plane.limiter();
-    drop(plane);
-    assert!(!limiter.bucket("last").unwrap().admit("acme").is_admit(), "the limiter keeps the rule");
-}
-
-fn reason_of(plane: &ControlPlane, bucket: &str) -> Option<Reason> {
-    reason(plane.limiter().admit(bucket, "acme"))
-}
-
-#[test]
 fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
     type Decide = fn(&ControlPlane) -> Verdict;
     let ways: [Decide; 3] = [
-        |plane| plane.limiter().admit("orders", "acme"),
-        |plane| plane.limiter().bucket("orders").unwrap().admit("acme"),
-        |plane| plane.limiter().bucket("orders").unwrap().key("acme").admit(),
+        |plane| plane.limiter().check(&Request::new("orders", "acme")),
+        |plane| plane.limiter().check(&Request::new(&plane.limiter().bucket("orders").unwrap(), "acme")),
+        |plane| plane.limiter().bucket("orders").unwrap().key("acme").check(),
     ];
     let run = |seed, decide: Decide| {
         let plane = ControlPlane::new(seed);
@@ -103,28 +82,30 @@ async fn middleware_decides_like_a_handle_with_the_same_seed() {
     use std::convert::Infallible;
 
     use bytes::Bytes;
-    use http::{Request, Response, StatusCode};
+    use http::{Response, StatusCode};
     use http_body_util::Empty;
     use tower::{Layer, ServiceExt, service_fn};
 
-    use crate::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+    use crate::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 
     let plane = ControlPlane::new(7);
     plane.drop_share("orders", 0.3).unwrap();
     let tenant = Tenant::constant("acme").unwrap();
     let rules = Rules::new(&plane.limiter(), tenant, [Rule::otherwise("orders")]).unwrap();
-    let service = LoadShedLayer::new(rules).layer(service_fn(|_: Request<Empty<Bytes>>| {
-        std::future::ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
-    }));
+    let service =
+        PlimsollLayer::new(rules).either_body().layer(service_fn(|_: http::Request<Empty<Bytes>>| {
+            std::future::ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
+        }));
     let mut by_middleware = Vec::new();
     for _ in 0..500 {
-        let response = service.clone().oneshot(Request::new(Empty::new())).await.unwrap();
+        let response = service.clone().oneshot(http::Request::new(Empty::new())).await.unwrap();
         by_middleware.push(response.status() == StatusCode::OK);
     }
     let same = ControlPlane::new(7);
     same.drop_share("orders", 0.3).unwrap();
-    let bucket = same.limiter().bucket("orders").unwrap();
-    let by_handle: Vec<bool> = (0..500).map(|_| bucket.admit("acme").is_admit()).collect();
+    let limiter = same.limiter();
+    let check = |_| limiter.check(&Request::new("orders", "acme")).is_admit();
+    let by_handle: Vec<bool> = (0..500).map(check).collect();
     assert_eq!(by_middleware, by_handle);
     assert_eq!(plane.counts("orders").unwrap(), same.counts("orders").unwrap());
 }
@@ -136,7 +117,7 @@ fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
         plane.refuse("orders", reason).unwrap();
         for (wait, from, to) in [(0, 1, 3), (1, 1, 3), (30, 29, 60), (3_600, 120, 240)] {
             plane.retry_after("orders", SECOND * wait).unwrap();
-            let Verdict::Refuse(refusal) = plane.limiter().admit("orders", "acme") else {
+            let Verdict::Refuse(refusal) = plane.limiter().check(&Request::new("orders", "acme")) else {
                 panic!("admitted")
             };
             let span = SECOND * from..SECOND * to;
@@ -144,46 +125,6 @@ fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
             assert_eq!(refusal.reason(), reason);
         }
     }
-}
-
-#[test]
-fn limit_admits_a_seconds_worth_and_refills_with_the_virtual_clock_alone() {
-    let plane = ControlPlane::new(7);
-    plane.limit("orders", 100.0).unwrap();
-    assert_eq!([admitted(&plane, "orders", 150), admitted(&plane, "orders", 10)], [100, 0]);
-    for (span, expected) in [(SECOND / 4, 25), (Duration::ZERO, 0), (SECOND / 100, 1), (SECOND * 60, 100)] {
-        plane.advance(span);
-        assert_eq!(admitted(&plane, "orders", 500), expected, "after {span:?}");
-    }
-    assert_eq!(reason_of(&plane, "orders"), Some(Reason::BurstGuard));
-    let slow = ControlPlane::new(7);
-    slow.limit("jobs", 0.5).unwrap();
-    assert_eq!(admitted(&slow, "jobs", 5), 1);
-    slow.advance(SECOND);
-    assert_eq!(admitted(&slow, "jobs", 5), 0, "half a request");
-    slow.advance(SECOND);
-    assert_eq!(admitted(&slow, "jobs", 5), 1);
-    slow.limit("jobs", 0.0).unwrap();
-    slow.advance(SECOND * 9);
-    assert_eq!(admitted(&slow, "jobs", 5), 0);
-}
-
-#[test]
-fn shadow_and_kill_count_what_would_be_refused() {
-    let plane = ControlPlane::new(7);
-    plane.refuse("orders", Reason::ClusterOverload).unwrap();
-    plane.limit("jobs", 1.0).unwrap();
-    plane.refuse_all(Reason::TenantLimit);
-    plane.shadow("orders", true).unwrap();
-    assert_eq!(["orders", "jobs", "other"].map(|bucket| admitted(&plane, bucket, 5)), [5, 1, 0]);
-    plane.kill(true);
-    assert_eq!(["orders", "jobs", "other", "new"].map(|bucket| admitted(&plane, bucket, 5)), [5; 4]);
-    plane.shadow("orders", false).unwrap();
-    plane.kill(false);
-    assert_eq!(["orders", "jobs", "other", "new"].map(|bucket| admitted(&plane, bucket, 5)), [0; 4]);
-    let orders = plane.counts("orders").unwrap();
-    assert_eq!(orders, Decisions { offered: 15, admitted: 10, refused: 5, would_refuse: 10 });
-    assert_eq!(plane.counts("jobs").unwrap().would_refuse, 5);
 }
 
 #[test]

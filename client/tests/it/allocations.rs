@@ -2,7 +2,6 @@
 //!
 //! The allocator of `allocation-counter` counts by thread, which excludes the feed's work.
 
-use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
 use std::hint::black_box;
@@ -13,7 +12,7 @@ use axum::body::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use plimsoll_client::middleware::Head;
-use plimsoll_client::{KeyRequest, Limiter, TraceId, Verdict};
+use plimsoll_client::{Limiter, Request as Asked, TraceId, Verdict};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -56,26 +55,21 @@ fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) +
         let case_name = case.replace(' ', "-");
         let (new, newer) = (names(&format!("by-handle-{case_name}")), names(&format!("by-name-{case_name}")));
         let trace = |i: usize| TraceId::new(i as u128 + 1);
-        let one = |cost| KeyRequest { bucket: "b", tenant: "acme", cost };
-        // Several keys are decided into a vector of the caller's.
-        let decided = RefCell::new(Vec::with_capacity(2));
-        let together = |cost, i| {
-            limiter.decide_together(&[one(cost), one(0)], trace(i), &mut decided.borrow_mut());
-            decided.borrow()[0].verdict
-        };
-        let ways: [(&str, &dyn Fn(usize) -> Verdict); 12] = [
-            ("by key", &|_| key.admit()),
-            ("by bucket and known tenant", &|_| bucket.admit("acme")),
-            ("by bucket and new tenants", &|i| bucket.admit(&new[i])),
-            ("by bucket and invalid tenant", &|_| bucket.admit("no name")),
-            ("by names", &|_| limiter.admit("b", "acme")),
-            ("by names, new ones", &|i| limiter.admit("b", &newer[i])),
-            ("by key and trace", &|i| key.admit_traced(trace(i))),
-            ("by names and trace", &|i| limiter.admit_traced("b", "acme", trace(i))),
-            ("by several keys and trace", &|i| limiter.admit_all_traced([(&bucket, "acme")], trace(i))),
-            ("by a request", &|i| limiter.decide(one(1), trace(i)).verdict),
-            ("by a request without a cost", &|i| limiter.decide(one(0), trace(i)).verdict),
-            ("by several requests", &|i| together(1, i)),
+        let ask = |asked: Asked<'_>| limiter.check(&asked);
+        let named = || Asked::new("b", "acme");
+        let ways: [(&str, &dyn Fn(usize) -> Verdict); 10] = [
+            ("by key", &|_| ask(key.request())),
+            ("by bucket and known tenant", &|_| ask(Asked::new(&bucket, "acme"))),
+            ("by bucket and new tenants", &|i| ask(Asked::new(&bucket, &new[i]))),
+            ("by bucket and invalid tenant", &|_| ask(Asked::new(&bucket, "no name"))),
+            ("by names", &|_| ask(named())),
+            ("by names, new ones", &|i| ask(Asked::new("b", &newer[i]))),
+            ("by key and trace", &|i| ask(key.request().trace(trace(i)))),
+            ("by names and trace", &|i| ask(named().trace(trace(i)))),
+            ("by several keys and trace", &|i| {
+                limiter.check(&Asked::all(&[named(), named().cost(0)]).trace(trace(i)))
+            }),
+            ("without a cost", &|i| ask(named().cost(0).trace(trace(i)))),
         ];
         for (how, decide) in ways {
             let (allocations, refused) = count(decide);
@@ -126,18 +120,18 @@ async fn decision_with_a_guard_allocates_nothing() {
 
 #[test]
 fn decision_for_an_undeclared_bucket_allocates_nothing() {
-    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").build_detached().unwrap();
     let buckets = names("bucket");
-    let (allocations, refused) = count(|i| limiter.admit(&buckets[i], "acme"));
+    let (allocations, refused) = count(|i| limiter.check(&Asked::new(&*buckets[i], "acme")));
     assert_eq!((allocations, refused), (0, 0));
 }
 
 #[test]
 fn middleware_admits_a_request_without_allocation() {
     use http::Method;
-    use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+    use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 
-    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = plimsoll_client::Limiter::builder("shop").build_detached().unwrap();
     let names = std::collections::HashMap::from([("acme", std::sync::Arc::<str>::from("acme"))]);
     for (source, of) in [
         (Tenant::header("x-tenant").unwrap(), "a header"),
@@ -145,7 +139,6 @@ fn middleware_admits_a_request_without_allocation() {
         (Tenant::constant("acme").unwrap(), "a constant"),
         (Tenant::default(), "the default class"),
         (Tenant::by(move |request: Head<'_>| names.get(request.header("x-tenant")?).cloned()), "an own name"),
-        (Tenant::api_key("x-tenant", [("acme", "acme")]).unwrap(), "an API key"),
         (Tenant::forwarded_address("x-tenant", 1).unwrap().or(Tenant::peer_address()), "an address"),
         (Tenant::header("x-other").unwrap().or(Tenant::header("x-tenant").unwrap()), "the second source"),
     ] {
@@ -154,14 +147,12 @@ fn middleware_admits_a_request_without_allocation() {
             Rule::bucket("read").prefix("/orders").methods([Method::GET]).cost(|_| 2),
             Rule::bucket("write"),
         ];
-        let layer = LoadShedLayer::new(Rules::new(&limiter, source, rules).unwrap());
-        admits_without_allocation(layer.clone(), of);
-        admits_without_allocation(layer.same_body(), of);
+        let layer = PlimsollLayer::new(Rules::new(&limiter, source, rules).unwrap());
+        admits_without_allocation(layer.clone().either_body(), of);
+        admits_without_allocation(layer, of);
     }
-    let key = limiter.bucket("read").unwrap().key("acme");
-    let layer = LoadShedLayer::new(move |_: Head<'_>| Some(key.clone()));
-    admits_without_allocation(layer.clone(), "a closure's key");
-    admits_without_allocation(layer.same_body(), "a closure's key");
+    let layer = PlimsollLayer::by(&limiter, |_| Some(Asked::new("read", "acme")));
+    admits_without_allocation(layer, "a function");
 }
 
 /// Passes requests to a service behind a layer, from the first one of a thread on. Each thread marks its first 1,000

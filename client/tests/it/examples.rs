@@ -22,7 +22,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::parent::{ALL, Aggregator};
 
 /// The examples that serve until a signal.
-const SERVERS: [&str; 4] = ["axum", "hyper", "testing", "tonic"];
+const SERVERS: [&str; 3] = ["axum", "testing", "tonic"];
 
 /// A running example.
 struct Running {
@@ -87,7 +87,7 @@ async fn get(address: &str, path: &str) -> (StatusCode, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn http_examples_refuse_as_directed_and_report_every_request_before_they_end() {
-    for (name, bucket) in [("axum", "orders-read"), ("hyper", "orders"), ("testing", "orders")] {
+    for (name, bucket) in [("axum", "orders-read"), ("testing", "orders")] {
         let aggregator = Aggregator::start(|service| service).await;
         let mut example = Running::start(name, &aggregator);
         let address = example.address().await;
@@ -129,17 +129,8 @@ async fn tonic_example_refuses_as_directed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn background_job_sends_every_row_and_ends() {
-    let aggregator = Aggregator::start(|service| service).await;
-    let mut example = Running::start("background_job", &aggregator);
-    assert_eq!(example.line().await, "20 rows sent, 0 left, 0 decisions unreported");
-    assert!(example.process.wait().await.unwrap().success());
-    aggregator.counted("orders-write", "nightly-import", Counts { offered: 20, ..Counts::ZERO }).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn wrong_environment_ends_an_example_with_an_error_that_main_prints_as_text() {
-    for name in SERVERS.into_iter().chain(["background_job"]) {
+    for name in SERVERS {
         let mut command = tokio::process::Command::new(binary(name));
         command
             .env("PLIMSOLL_AGGREGATOR", "http://aggregator.example:7410")

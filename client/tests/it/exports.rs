@@ -1,25 +1,18 @@
 //! Everything that a public signature names can be named by a service that depends on this crate alone: no path
 //! here begins with another crate of the workspace.
 
-use std::error::Error;
-use std::time::Duration;
-
-use plimsoll_client::exchange::{
-    Bucket, Child, Directives, Identity, InstanceId, Key, MonoTime, Name, Report, Role, StaleDirective,
-    Tenant, Zone,
-};
 use plimsoll_client::middleware::{
-    Charge, Decision, EitherBody, Extract, Head, LoadShed, LoadShedBody, LoadShedLayer, Pass, PathFault,
-    RateLimitHeaders, Refused, ResolveFuture, ResolveTenant, ResolveTenantLayer, ResponseBody,
-    ResponseFuture, Rule, Rules, RulesError, SameBody, TenantError,
+    EitherBody, Pass, PathFault, PlimsollBody, PlimsollLayer, PlimsollService, RateLimitHeaders, Refused,
+    ResponseBody, ResponseFuture, Rule, Rules, RulesError, TenantError,
 };
 use plimsoll_client::testing::{ControlPlane, Decisions, RuleError};
 use plimsoll_client::{
-    BucketError, BucketHandle, BucketStatus, BuildError, CertificateHealth, CertificatesError, Counts,
+    BucketError, BucketHandle, BucketRef, BucketStatus, BuildError, CertificateHealth, CertificatesError,
     DropRatio, Feed, FeedError, FeedHandle, FeedState, Flushed, Health, InvalidName, InvalidPeerId,
-    InvalidRate, KeyHandle, Limiter, LimiterBuilder, Metrics, Peek, PeerId, PeerRole, ProblemStatus, Reason,
-    Refusal, SetupProblem, Shard, Status, Subscription, TraceId, Verdict,
+    InvalidRate, Limiter, LimiterBuilder, Metrics, Peek, PeerId, PeerRole, ProblemStatus, Reason, Refusal,
+    Request, SetupProblem, Status, TraceId, Verdict,
 };
+use std::error::Error;
 
 /// A type can be a field of a service's struct, shared by its tasks.
 fn is_a_field<T: Send + Sync + 'static>() {}
@@ -28,36 +21,25 @@ fn is_an_error<E: Error + Send + Sync + 'static>() {}
 
 #[test]
 fn types_of_the_limiter_can_be_fields() {
-    is_a_field::<(Limiter, LimiterBuilder, BucketHandle, KeyHandle, Feed, FeedHandle, Metrics)>();
-    is_a_field::<(Verdict, Refusal, Reason, Peek, DropRatio, TraceId, Counts, Flushed)>();
+    is_a_field::<(Limiter, LimiterBuilder, BucketHandle, Feed, FeedHandle, Metrics)>();
+    is_a_field::<(Verdict, Refusal, Reason, Peek, DropRatio, TraceId, Flushed)>();
     is_a_field::<(Status, BucketStatus, ProblemStatus)>();
-    is_a_field::<(Health, CertificateHealth, FeedState, SetupProblem, Subscription, PeerId, PeerRole)>();
-    // A shard is one thread's.
-    let _: Option<fn(&mut Shard, &KeyHandle) -> Verdict> = Some(Shard::admit);
+    is_a_field::<(Health, CertificateHealth, FeedState, SetupProblem, PeerId, PeerRole)>();
+    is_a_field::<(Request<'static>, BucketRef<'static>)>();
 }
 
 #[test]
 fn types_of_the_middleware_can_be_fields() {
     use plimsoll_client::middleware::Tenant;
-    is_a_field::<(
-        LoadShedLayer,
-        LoadShedLayer<SameBody>,
-        LoadShed<()>,
-        LoadShed<(), SameBody>,
-        LoadShedBody<()>,
-    )>();
-    is_a_field::<(Rule, Rules, Tenant, Charge, Pass, RateLimitHeaders)>();
-    is_a_field::<(ResponseFuture<(), EitherBody>, ResolveTenantLayer<()>, ResolveTenant<(), ()>)>();
-    let _: Option<ResolveFuture<axum::Router, std::future::Ready<()>, axum::body::Body>> = None;
-    let _: fn(&Refused<'_>) -> http::Response<axum::body::Bytes> = |refused| refused.response();
+    is_a_field::<(PlimsollLayer, PlimsollLayer<EitherBody>, PlimsollService<()>, PlimsollBody<()>)>();
+    is_a_field::<(Rule, Rules, Tenant, Pass, RateLimitHeaders)>();
+    is_a_field::<ResponseFuture<(), EitherBody>>();
+    let _: fn(&Refused<'_>) -> http::Response<http_body_util::Full<axum::body::Bytes>> =
+        |refused| refused.response();
     fn body<R, B: ResponseBody<R>>(body: B::Body) -> B::Body {
         body
     }
-    let _: fn(LoadShedBody<axum::body::Body>) -> _ = body::<axum::body::Body, EitherBody>;
-    fn decide(extract: &impl Extract, head: Head<'_>) -> Decision {
-        extract.decide(head)
-    }
-    let _: fn(&Rules, Head<'_>) -> Decision = decide;
+    let _: fn(PlimsollBody<axum::body::Body>) -> _ = body::<axum::body::Body, EitherBody>;
 }
 
 #[test]
@@ -72,7 +54,7 @@ fn errors_can_be_returned_and_matched_to_their_causes() {
     is_an_error::<FeedError>();
     is_an_error::<RulesError>();
     is_an_error::<SetupProblem>();
-    is_an_error::<StaleDirective>();
+    is_an_error::<Refusal>();
     is_an_error::<TenantError>();
     is_an_error::<PathFault>();
     is_an_error::<RuleError>();
@@ -94,30 +76,5 @@ fn errors_can_be_returned_and_matched_to_their_causes() {
         }
         _ => {}
     };
-    Limiter::builder("a name").map(drop).unwrap_or_else(cause);
-}
-
-#[test]
-fn transport_of_ones_own_needs_no_other_crate() {
-    let identity = Identity {
-        instance: InstanceId(7),
-        name: "shop-0".parse::<Name>().unwrap(),
-        service: "shop".parse::<Name>().unwrap(),
-        zone: "eu-1a".parse::<Zone>().unwrap(),
-        role: Role::Client,
-    };
-    let (limiter, mut subscription): (Limiter, Subscription) = Limiter::without_transport(identity, 64, 1, 7);
-    let orders: BucketHandle = limiter.bucket("orders").unwrap();
-    let verdict: Verdict = orders.admit("acme");
-    assert_eq!(verdict, Verdict::Admit);
-
-    subscription.on_open(MonoTime::ZERO);
-    let report: Report = subscription.report(MonoTime::ZERO + Duration::from_secs(1));
-    assert_eq!(report.seq, 1);
-    let counts: Counts = orders.key("acme").counts();
-    assert_eq!(counts, Counts { offered: 1, ..Counts::ZERO });
-    let key = Key { bucket: "orders".parse::<Bucket>().unwrap(), tenant: "acme".parse::<Tenant>().unwrap() };
-    assert_eq!(subscription.counts().get(&key), Some(&counts));
-    let stale: Result<(), StaleDirective> = subscription.on_directives(MonoTime::ZERO, Directives::default());
-    assert!(stale.is_err(), "a directive of no controller");
+    Limiter::builder("a name").build_detached().map(drop).unwrap_or_else(cause);
 }

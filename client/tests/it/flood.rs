@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use allocation_counter::measure;
-use plimsoll_client::{BucketHandle, Limiter, Subscription};
+use plimsoll_client::internals::Subscription;
+use plimsoll_client::{Limiter, Request};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{BucketDirective, Directives, Epoch, KeyDirective, Terms, Values};
 use plimsoll_core::exchange::Child;
@@ -81,9 +82,9 @@ struct Requests {
 }
 
 impl Requests {
-    fn send(&mut self, bucket: &BucketHandle, tenant: &str) {
+    fn send(&mut self, limiter: &Limiter, request: &Request<'_>) {
         self.sent += 1;
-        self.refused += u64::from(!bucket.admit(tenant).is_admit());
+        self.refused += u64::from(!limiter.check(request).is_admit());
     }
 }
 
@@ -123,14 +124,14 @@ fn flood_of_unknown_tenants_does_not_affect_frequent_ones() {
     for report in 1..=UNKNOWN / PER_REPORT {
         let decided = measure(|| {
             for number in (report - 1) * PER_REPORT..report * PER_REPORT {
-                unknown.send(&bucket, invent(number, &mut name));
+                unknown.send(&limiter, &Request::new(&bucket, invent(number, &mut name)));
                 if number % HOT_SHARE == 0 {
                     let at = (number / HOT_SHARE) as usize % hot.len();
-                    requests[at].send(&bucket, &hot[at]);
+                    requests[at].send(&limiter, &Request::new(&bucket, &hot[at]));
                 }
                 // One tenant becomes hot in the middle of the flood.
                 if number > UNKNOWN / 2 && number % 1_000 == 0 {
-                    late.send(&bucket, "latecomer");
+                    late.send(&limiter, &Request::new(&bucket, "latecomer"));
                 }
             }
         });

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll_client::{KeyRequest, Limiter, Subscription, TraceId};
+use plimsoll_client::internals::Subscription;
+use plimsoll_client::{Limiter, Request, TraceId};
 use plimsoll_core::decision::Coin;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
@@ -20,17 +21,14 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 
 /// Instructions of one decision in the profile of tests. The test fails when a decision differs by more than
 /// [`TOLERANCE`]; a cheaper one needs a new figure here.
-const INSTRUCTIONS: [(&str, f64); 10] = [
+const INSTRUCTIONS: [(&str, f64); 7] = [
     ("by-handle-independent", 82.0),
     ("by-handle-guarded", 190.0),
     ("by-handle-coherent", 393.0),
     ("by-tenant-independent", 153.0),
     ("by-tenant-guarded", 262.0),
     ("by-names-independent", 273.0),
-    ("by-request-independent", 264.0),
-    ("by-request-guarded", 393.0),
     ("by-two-keys-independent", 234.0),
-    ("by-two-requests-independent", 669.0),
 ];
 const TOLERANCE: f64 = 1.2;
 
@@ -108,38 +106,30 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
         _ => Vec::new(),
     };
     // The first decision of a thread takes its slot.
-    let first = usize::from(key.admit().is_admit());
+    let first = usize::from(key.check().is_admit());
     let _ = std::fs::metadata(BEGIN);
     let admitted = match way {
         "by-handle-independent" | "by-handle-guarded" => {
-            (0..times).filter(|_| key.admit().is_admit()).count()
+            (0..times).filter(|_| limiter.check(&key.request()).is_admit()).count()
         }
         "by-handle-coherent" => {
-            (0..times).filter(|n| key.admit_traced(TraceId::new(*n as u128 + 1)).is_admit()).count()
+            let trace = |n: &usize| TraceId::new(*n as u128 + 1);
+            (0..times).filter(|n| limiter.check(&key.request().trace(trace(n))).is_admit()).count()
         }
-        "by-tenant-independent" | "by-tenant-guarded" => {
-            (0..times).filter(|_| bucket.admit("orders/tenant_1234").is_admit()).count()
-        }
-        "by-names-independent" => (0..times).filter(|_| limiter.admit(name, "acme").is_admit()).count(),
-        "by-request-independent" | "by-request-guarded" => {
-            let request = KeyRequest { bucket: name, tenant: "acme", cost: 1 };
-            (0..times).filter(|_| limiter.decide(request, None).verdict.is_admit()).count()
+        "by-tenant-independent" | "by-tenant-guarded" => (0..times)
+            .filter(|_| limiter.check(&Request::new(&bucket, "orders/tenant_1234")).is_admit())
+            .count(),
+        "by-names-independent" => {
+            (0..times).filter(|_| limiter.check(&Request::new(name, "acme")).is_admit()).count()
         }
         "by-two-keys-independent" => {
             // Each request is counted for both keys, so half as many.
-            let both = [(&bucket, "acme"), (&bucket, "jo")];
-            2 * (0..times / 2).filter(|_| limiter.admit_all(both).is_admit()).count()
+            let both = [Request::new(&bucket, "acme"), Request::new(&bucket, "jo")];
+            2 * (0..times / 2).filter(|_| limiter.check(&Request::all(&both)).is_admit()).count()
         }
-        "by-two-requests-independent" => {
-            let both = ["acme", "jo"].map(|tenant| KeyRequest { bucket: name, tenant, cost: 1 });
-            let mut decided = Vec::with_capacity(2);
-            let mut admit = || {
-                limiter.decide_together(&both, None, &mut decided);
-                decided.iter().all(|decided| decided.verdict.is_admit())
-            };
-            2 * (0..times / 2).filter(|_| admit()).count()
+        "fresh-names-guarded" => {
+            fresh.iter().filter(|tenant| limiter.check(&Request::new(&bucket, tenant)).is_admit()).count()
         }
-        "fresh-names-guarded" => fresh.iter().filter(|tenant| bucket.admit(tenant).is_admit()).count(),
         _ => panic!("unknown way {way}"),
     };
     let _ = std::fs::metadata(END);

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::{Request, StatusCode};
 use plimsoll_client::Metrics;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, SameBody, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::testing::ControlPlane;
 use tower::{Layer, ServiceExt};
 
@@ -14,16 +14,16 @@ const REQUESTS: u64 = 20;
 /// Layers of one limiter, and one of another.
 struct Layers {
     /// Two layers with rules of their own for one bucket.
-    orders: [LoadShedLayer<SameBody>; 2],
+    orders: [PlimsollLayer; 2],
     /// For another bucket.
-    stock: LoadShedLayer<SameBody>,
+    stock: PlimsollLayer,
     /// For the bucket `orders` of another limiter.
-    other: LoadShedLayer<SameBody>,
+    other: PlimsollLayer,
 }
 
-fn layer(plane: &ControlPlane, bucket: &str) -> LoadShedLayer<SameBody> {
+fn layer(plane: &ControlPlane, bucket: &str) -> PlimsollLayer {
     let rules = Rules::new(&plane.limiter(), Tenant::default(), [Rule::otherwise(bucket)]).unwrap();
-    LoadShedLayer::new(rules).same_body()
+    PlimsollLayer::new(rules)
 }
 
 fn order() -> Router {
@@ -35,7 +35,7 @@ fn nested(inner: Router) -> Router {
 }
 
 /// A handler that sends two requests of its own through a layer, in this process.
-fn batch(layer: LoadShedLayer<SameBody>) -> Router {
+fn batch(layer: PlimsollLayer) -> Router {
     let inner = layer.layer(Router::<()>::new().route("/part", get(|| async { "a part" })).with_state(()));
     let handler = move || async move {
         for _ in 0..2 {

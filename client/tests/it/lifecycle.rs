@@ -1,6 +1,6 @@
 //! The life cycle of a feed with a real parent: every decision is reported before a shutdown ends.
 
-use plimsoll_client::{FeedState, Limiter};
+use plimsoll_client::{FeedState, Limiter, Request};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::Epoch;
 
@@ -12,7 +12,7 @@ const EACH: u64 = 2_000;
 fn connected_to(aggregators: &[&Aggregator]) -> (Limiter, plimsoll_client::Feed) {
     let addresses: Vec<String> =
         aggregators.iter().map(|aggregator| format!("http://{}", aggregator.address)).collect();
-    Limiter::builder("shop").unwrap().aggregators(&addresses).unwrap().build().unwrap()
+    Limiter::builder("shop").aggregators(&addresses).build_detached().unwrap()
 }
 
 /// Decides on four threads.
@@ -20,7 +20,7 @@ fn decide(limiter: &Limiter, bucket: &str) {
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tenant = format!("tenant-{thread}");
-            scope.spawn(move || (0..EACH).for_each(|_| _ = limiter.admit(bucket, &tenant)));
+            scope.spawn(move || (0..EACH).for_each(|_| _ = limiter.check(&Request::new(bucket, &tenant))));
         }
     });
 }
@@ -39,7 +39,7 @@ async fn every_decision_before_a_shutdown_is_delivered() {
         assert_eq!(feed.shutdown().await.unreported, 0, "waits {waits}");
         assert_eq!(aggregator.offered(), 4 * EACH);
         assert_eq!(limiter.health().feed, Some(FeedState::Stopped));
-        assert!(limiter.admit("api", "late").is_admit());
+        assert!(limiter.check(&Request::new("api", "late")).is_admit());
         assert_eq!(limiter.status().unreported, 1);
     }
 }
@@ -51,7 +51,7 @@ async fn feed_whose_handle_is_dropped_goes_on() {
     limiter.bucket("api").unwrap();
     drop(feed.spawn().unwrap());
     aggregator.direct("api", Mode::Enforce, &[("default", ALL)]).await;
-    assert!(!limiter.admit("api", "acme").is_admit());
+    assert!(!limiter.check(&Request::new("api", "acme")).is_admit());
     let status = limiter.status();
     assert_eq!((status.connected, status.feed, status.problems), (1, Some(FeedState::Running), vec![]));
     let api = &status.buckets["api"];

@@ -13,11 +13,7 @@ mod exports;
 #[cfg(test)]
 mod flood;
 #[cfg(test)]
-mod grpc;
-#[cfg(test)]
 mod hot_path;
-#[cfg(test)]
-mod http;
 #[cfg(test)]
 mod layers;
 #[cfg(test)]

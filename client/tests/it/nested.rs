@@ -4,11 +4,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, SameBody, Tenant};
-use plimsoll_client::{KeyHandle, Limiter};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::KeyHandle;
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use tower::ServiceExt;
 
-type Layer = LoadShedLayer<SameBody>;
+type Layer = PlimsollLayer;
 
 /// A place of the layer in an application whose orders are below `/api`.
 type Place = fn(Layer) -> Router;
@@ -41,16 +42,15 @@ fn orders() -> Router {
 
 struct App {
     router: Router,
-    limiter: Limiter,
     keys: [(&'static str, KeyHandle); 2],
 }
 
 impl App {
     fn new(place: Place, rule: Rule) -> Self {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let rules = Rules::new(&limiter, Tenant::default(), [rule, Rule::otherwise("rest")]).unwrap();
         let keys = ["orders", "rest"].map(|name| (name, limiter.bucket(name).unwrap().key("default")));
-        Self { router: place(LoadShedLayer::new(rules).same_body()), limiter, keys }
+        Self { router: place(PlimsollLayer::new(rules)), keys }
     }
 
     /// Sends a request; returns the bucket that counted it.
@@ -63,10 +63,6 @@ impl App {
         let counted: Vec<_> = offered().iter().zip(before).map(|(after, before)| after - before).collect();
         assert!(counted.iter().sum::<u64>() <= 1, "{uri}: {counted:?}");
         self.keys.iter().zip(counted).find(|(_, counted)| *counted == 1).map(|((bucket, _), _)| *bucket)
-    }
-
-    fn has_route_problem(&self) -> bool {
-        self.limiter.setup_problems().iter().any(|problem| problem.kind() == "route_outside_router")
     }
 }
 
@@ -98,40 +94,6 @@ async fn rule_matches_the_stripped_path_and_the_whole_one() {
             }
         }
     }
-}
-
-#[tokio::test]
-async fn route_rule_names_the_whole_template_and_needs_a_layer_inside_of_the_router() {
-    for (name, place) in PLACES {
-        let app = App::new(place, Rule::bucket("orders").route("/api/orders/{id}"));
-        let is_known = !["around", "around a service"].contains(&name);
-        let expected = Some(if is_known { "orders" } else { "rest" });
-        assert_eq!(app.get("/api/orders/7").await, expected, "{name}");
-        assert_eq!(app.get("/api/%6frders/7").await, Some("rest"), "{name}: another route");
-    }
-    let stripped = App::new(INSIDE, Rule::bucket("orders").route("/orders/{id}"));
-    assert_eq!(stripped.get("/api/orders/7").await, Some("rest"), "the template is the whole one");
-}
-
-#[tokio::test]
-async fn layer_outside_of_every_router_is_a_setup_problem() {
-    let rule = || Rule::bucket("orders").route("/api/orders/{id}");
-    let around = |layer: &Layer| tower::Layer::layer(layer, orders().with_state::<()>(()));
-    let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
-    let rules = Rules::new(&limiter, Tenant::default(), [rule()]).unwrap();
-    let service = around(&LoadShedLayer::new(rules).same_body());
-    let problems =
-        || limiter.setup_problems().iter().filter(|it| it.kind() == "route_outside_router").count();
-    assert_eq!(problems(), 0);
-    for _ in 0..3 {
-        service.clone().oneshot(Request::get("/orders/7").body(Body::empty()).unwrap()).await.unwrap();
-        assert_eq!(problems(), 1);
-    }
-    let inside = App::new(OUTSIDE, rule());
-    for uri in ["/nothing", "/api/orders/7", "/nothing"] {
-        inside.get(uri).await;
-    }
-    assert!(!inside.has_route_problem(), "a fallback has no route");
 }
 
 #[tokio::test]

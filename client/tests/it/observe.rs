@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::Request;
 use plimsoll_client::Reason;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::testing::ControlPlane;
 use tower::ServiceExt;
 use tower_http::trace::TraceLayer;
@@ -80,7 +80,7 @@ async fn send(plane: &ControlPlane, paths: &[&str]) -> Kept {
     });
     let app = Router::new()
         .route("/{*path}", get(|| async { "served" }))
-        .layer(LoadShedLayer::new(rules).same_body())
+        .layer(PlimsollLayer::new(rules))
         .layer(trace);
     let kept = Kept::default();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(kept.clone()));

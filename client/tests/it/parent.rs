@@ -72,8 +72,8 @@ impl Fleet {
     pub(crate) async fn start(buckets: &[&str]) -> Self {
         let aggregator = Aggregator::start(|service| service).await;
         let address = format!("http://{}", aggregator.address);
-        let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap().keys_max(KEYS_MAX);
-        let (limiter, feed) = builder.build().unwrap();
+        let builder = Limiter::builder("shop").aggregator(&address).keys_max(KEYS_MAX);
+        let (limiter, feed) = builder.build_detached().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
         }

@@ -8,8 +8,9 @@ use axum::extract::rejection::PathRejection;
 use axum::http::{Method, Request, StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{any, get};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
-use plimsoll_client::{KeyHandle, Limiter};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::KeyHandle;
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tower::ServiceExt;
@@ -90,10 +91,10 @@ struct Shop {
 
 impl Shop {
     fn new(routes: Router, rules: impl IntoIterator<Item = Rule>) -> Self {
-        let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+        let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let rules = Rules::new(&limiter, Tenant::default(), rules).unwrap();
         let keys = BUCKETS.map(|name| (name, limiter.bucket(name).unwrap().key("default"))).into();
-        Self { router: routes.layer(LoadShedLayer::new(rules).same_body()), keys }
+        Self { router: routes.layer(PlimsollLayer::new(rules)), keys }
     }
 
     /// Sends a request; returns the bucket of the handler that it reached, and the bucket that counted it.
@@ -166,23 +167,6 @@ async fn path_rule_limits_what_reaches_the_handler_of_its_route() {
     }
     for healthz in ["/healthz", "/healthz?x", "/%68ealthz"] {
         assert_eq!(shop.get(healthz).await.1, (healthz == "/%68ealthz").then_some("rest"), "{healthz}");
-    }
-}
-
-#[tokio::test]
-async fn route_rule_matches_exactly_what_the_router_sends_to_the_route() {
-    let rules = [
-        Rule::bucket("root").route("/"),
-        Rule::bucket("checkout").route("/checkout"),
-        Rule::bucket("orders").route("/orders/{id}"),
-        Rule::bucket("files").route("/files/{*rest}"),
-        Rule::bucket("cart").route("/api/cart"),
-        Rule::otherwise("rest"),
-    ];
-    let shop = Shop::new(routes(), rules);
-    for (target, _) in TARGETS {
-        let (reached, counted) = shop.get(target).await;
-        assert_eq!(counted, Some(reached.as_deref().unwrap_or("rest")), "{target}");
     }
 }
 

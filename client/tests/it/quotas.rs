@@ -14,11 +14,11 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use plimsoll_client::exchange::Name;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{EitherBody, PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use plimsoll_client::testing::{ControlPlane, Decisions};
-use plimsoll_client::{KeyHandle, Metrics, Reason};
+use plimsoll_client::{Metrics, Request as Asked};
+use plimsoll_core::names::Name;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
@@ -31,11 +31,12 @@ use tower::{Layer, Service, ServiceExt};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn rules(plane: &ControlPlane, rules: impl IntoIterator<Item = Rule>) -> LoadShedLayer {
-    LoadShedLayer::new(Rules::new(&plane.limiter(), Tenant::header("x-tenant").unwrap(), rules).unwrap())
+fn rules(plane: &ControlPlane, rules: impl IntoIterator<Item = Rule>) -> PlimsollLayer<EitherBody> {
+    let rules = Rules::new(&plane.limiter(), Tenant::header("x-tenant").unwrap(), rules);
+    PlimsollLayer::new(rules.unwrap()).either_body()
 }
 
-fn layer(plane: &ControlPlane) -> LoadShedLayer {
+fn layer(plane: &ControlPlane) -> PlimsollLayer<EitherBody> {
     rules(plane, [Rule::bucket("api").prefix("/api"), Rule::bucket("batch").prefix("/batch").cost(|_| 5)])
 }
 
@@ -169,14 +170,13 @@ async fn closures_and_constant_tenants_have_quotas_as_well() {
     let plane = ControlPlane::new(7);
     plane.quota("api", 1, HOUR).unwrap();
     let limiter = plane.limiter();
-    let api = limiter.bucket("api").unwrap();
     let by_closure =
-        LoadShedLayer::new(move |head: plimsoll_client::middleware::Head<'_>| -> Option<KeyHandle> {
-            Some(api.key(head.header("x-tenant")?))
-        });
+        PlimsollLayer::by(&limiter, |head| Some(Asked::new("api", head.header("x-tenant")?))).either_body();
     let constant =
         Rules::new(&limiter, Tenant::constant("shop").unwrap(), [Rule::bucket("api").prefix("/api")]);
-    for (layer, how) in [(by_closure, "closure"), (LoadShedLayer::new(constant.unwrap()), "constant")] {
+    for (layer, how) in
+        [(by_closure, "closure"), (PlimsollLayer::new(constant.unwrap()).either_body(), "constant")]
+    {
         let mut service = layer.layer(Strict::default());
         let mut statuses = Vec::new();
         for _ in 0..3 {
@@ -188,36 +188,10 @@ async fn closures_and_constant_tenants_have_quotas_as_well() {
 }
 
 #[tokio::test]
-async fn store_that_fails_is_quota_degraded_where_the_policy_denies() {
-    let plane = ControlPlane::new(7);
-    plane.quotas("api", leased(100, 1)).unwrap();
-    plane.fail_quota_store(true);
-    let mut service = layer(&plane).layer(Strict::default());
-    let refused = service.ready().await.unwrap().call(to("/api/7", "acme")).await.unwrap();
-    assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert_eq!(refused.headers()["x-ratelimit-reason"], Reason::QuotaDegraded.as_str());
-    assert!(!refused.headers().contains_key("ratelimit-policy"));
-}
-
-#[tokio::test]
-async fn shadow_serves_what_the_quota_would_refuse() {
-    let plane = ControlPlane::new(7);
-    plane.quota("api", 1, HOUR).unwrap();
-    plane.shadow("api", true).unwrap();
-    let mut service = layer(&plane).layer(Strict::default());
-    for _ in 0..4 {
-        let response = service.ready().await.unwrap().call(to("/api/7", "acme")).await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK);
-    }
-    let due = Decisions { offered: 4, admitted: 4, refused: 0, would_refuse: 3 };
-    assert_eq!(plane.counts("api").unwrap(), due);
-}
-
-#[tokio::test]
 async fn axum_serves_until_the_quota_is_used_up() {
     let plane = ControlPlane::new(7);
     plane.quota("api", 2, HOUR).unwrap();
-    let router = Router::new().route("/api", get(|| async { "served" })).layer(layer(&plane).same_body());
+    let router = Router::new().route("/api", get(|| async { "served" })).layer(layer(&plane));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });

@@ -1,7 +1,7 @@
 //! A limiter over mutual TLS: its certificate expires, is renewed, or is another's, and decisions go on.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use plimsoll_client::{BuildError, Health, Limiter, LimiterBuilder, Metrics};
 use plimsoll_core::decision::Mode;
@@ -64,13 +64,13 @@ impl Zonal {
     }
 
     fn builder(&self) -> LimiterBuilder {
-        let builder = Limiter::builder("shop").unwrap().aggregator(&self.address()).unwrap();
+        let builder = Limiter::builder("shop").aggregator(&self.address());
         builder.certificates(self.directory())
     }
 
     /// Starts a limiter with the bucket `api`.
     fn spawn(&self, builder: LimiterBuilder) -> Limiter {
-        let (limiter, feed) = builder.build().unwrap();
+        let (limiter, feed) = builder.build_detached().unwrap();
         limiter.bucket("api").unwrap();
         tokio::spawn(feed.run(self.aggregator.stop.child_token()));
         limiter
@@ -102,7 +102,7 @@ fn is_expired(health: &Health) -> bool {
 }
 
 fn admits(limiter: &Limiter) -> usize {
-    (0..1_000).filter(|_| limiter.admit("api", "acme").is_admit()).count()
+    (0..1_000).filter(|_| limiter.check(&plimsoll_client::Request::new("api", "acme")).is_admit()).count()
 }
 
 /// Returns the metrics page.
@@ -144,31 +144,11 @@ async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_that_is_renewed_in_time_costs_no_stream() {
-    let zonal = Zonal::start().await;
-    zonal.certify(Validity::lasting(Duration::from_secs(9)));
-    let limiter = zonal.spawn(zonal.builder());
-    zonal.aggregator.applied(zonal.post(ALL)).await;
-    let first = limiter.health().certificate.unwrap().not_after;
-    zonal.certify(Validity::lasting(DAY));
-    until(&limiter, "the first certificate is over", |health| {
-        let certificate = health.certificate.as_ref().unwrap();
-        certificate.not_after > first && SystemTime::now() > first + Duration::from_secs(2)
-    })
-    .await;
-    zonal.aggregator.applied(zonal.post(0)).await;
-    assert_eq!(admits(&limiter), 1_000);
-    let text = page(&limiter);
-    assert!(text.contains("plimsoll_feed_disconnects_total 0\n"), "{text}");
-    assert_eq!(limiter.health().connected, 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache() {
     let zonal = Zonal::start().await;
     let cache = zonal.files.path().join("directives");
     zonal.certify(Validity::lasting(DAY));
-    let (limiter, feed) = zonal.builder().directive_cache(&cache).build().unwrap();
+    let (limiter, feed) = zonal.builder().directive_cache(&cache).build_detached().unwrap();
     limiter.bucket("api").unwrap();
     let running = feed.spawn().unwrap();
     zonal.aggregator.applied(zonal.post(ALL)).await;
@@ -187,25 +167,6 @@ async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache(
     zonal.certify(Validity::lasting(DAY));
     zonal.aggregator.applied(opened).await;
     assert_eq!(admits(&limiter), 1_000);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn garbage_in_the_files_keeps_the_certificate_in_use_and_says_so() {
-    let zonal = Zonal::start().await;
-    zonal.certify(Validity::lasting(DAY));
-    let limiter = zonal.spawn(zonal.builder());
-    zonal.aggregator.applied(zonal.post(ALL)).await;
-    std::fs::write(zonal.directory().join("tls.crt"), "garbage").unwrap();
-    let files_refused = |health: &Health| health.certificate.clone().unwrap().files_refused;
-    until(&limiter, "the files are refused", |health| files_refused(health).is_some()).await;
-    assert!(files_refused(&limiter.health()).unwrap().contains("tls.crt"), "{:?}", limiter.health());
-    assert!(page(&limiter).contains("plimsoll_certificates_refused 1\n"));
-    zonal.aggregator.applied(zonal.post(0)).await;
-    assert_eq!(admits(&limiter), 1_000, "the stream goes on");
-
-    zonal.certify(Validity::lasting(DAY));
-    until(&limiter, "the files are taken again", |health| files_refused(health).is_none()).await;
-    assert!(page(&limiter).contains("plimsoll_certificates_refused 0\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,8 +195,7 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
     .await;
     // Plaintext where TLS is expected.
     let plain = Aggregator::start(|service| service).await;
-    let builder =
-        Limiter::builder("shop").unwrap().aggregator(&format!("https://{}", plain.address)).unwrap();
+    let builder = Limiter::builder("shop").aggregator(&format!("https://{}", plain.address));
     let limiter = zonal.spawn(builder.certificates(zonal.directory()));
     until(&limiter, "an aggregator in plaintext", |health| health.refused.contains_key("not_tls")).await;
 }
@@ -245,20 +205,20 @@ async fn name_of_several_aggregators_is_reached_over_tls_if_there_are_certificat
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(DAY));
     let address = format!("dns://localhost:{}", zonal.aggregator.address.port());
-    let builder = Limiter::builder("shop").unwrap().aggregator(&address).unwrap();
-    let limiter = zonal.spawn(builder.clone().certificates(zonal.directory()));
+    let builder = || Limiter::builder("shop").aggregator(&address);
+    let limiter = zonal.spawn(builder().certificates(zonal.directory()));
     zonal.aggregator.applied(zonal.post(ALL)).await;
     assert_eq!(admits(&limiter), 0);
     let endpoint = format!("plimsoll_endpoint_connected{{endpoint=\"{}\"}} 1\n", zonal.aggregator.address);
     assert!(page(&limiter).contains(&endpoint), "{}", page(&limiter));
-    let plain = zonal.spawn(builder);
+    let plain = zonal.spawn(builder());
     assert_eq!(plain.health().certificate, None);
 }
 
 /// Builds the limiter of the service `shop` in the zone `default` with the certificate in a directory.
 fn built(directory: &Path) -> BuildError {
-    let builder = Limiter::builder("shop").unwrap().aggregator("https://127.0.0.1:7410").unwrap();
-    builder.certificates(directory).build().err().unwrap()
+    let builder = Limiter::builder("shop").aggregator("https://127.0.0.1:7410");
+    builder.certificates(directory).build_detached().err().unwrap()
 }
 
 #[test]
@@ -294,7 +254,7 @@ fn missing_file_and_service_that_no_certificate_can_name_are_refused_with_the_me
         assert!(text.contains(word), "{text}");
     }
     authority.write(files.path(), service_of(zone("default"), "shop"), Validity::lasting(DAY));
-    let builder = Limiter::builder("shop:api").unwrap().aggregator("https://127.0.0.1:7410").unwrap();
-    let error = builder.certificates(files.path()).build().err().unwrap();
+    let builder = Limiter::builder("shop:api").aggregator("https://127.0.0.1:7410");
+    let error = builder.certificates(files.path()).build_detached().err().unwrap();
     assert!(matches!(error, BuildError::NoIdentity(_)) && error.to_string().contains("shop:api"), "{error}");
 }

@@ -22,12 +22,24 @@ impl Verdict {
     pub const fn is_admit(self) -> bool {
         matches!(self, Self::Admit)
     }
+
+    /// Returns the refusal as an error, for handlers that end with `?`.
+    ///
+    /// # Errors
+    /// When the request is refused.
+    pub const fn ok(self) -> Result<(), Refusal> {
+        match self {
+            Self::Admit => Ok(()),
+            Self::Refuse(refusal) => Err(refusal),
+        }
+    }
 }
 
 /// The reason of a refusal and the time to retry, in four bytes: from the low bits up the reason, the
 /// [class](WaitClass) of the wait, and a number that spreads the wait. All are computed on demand, because most
 /// decisions admit. The refusal of a quota has the exact time until its reset instead.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("refused to shed load: {}, retry in {:?}", self.reason().as_str(), self.retry_after())]
 pub struct Refusal(u32);
 
 impl Refusal {

@@ -1,7 +1,7 @@
 //! Targets for files that a process wrote itself, and that a disk or a person may have changed. A checksum that no
 //! mutation meets is put right, so that what is behind it is reached.
 
-use plimsoll_client::parsers as client;
+use plimsoll_client::internals as client;
 use plimsoll_controller::parsers as controller;
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::exchange::Child;
@@ -30,16 +30,15 @@ fn run(durable: DurableState) {
 }
 
 pub(super) fn kept_directives(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    for text in [text.to_owned(), client::with_checksum(text)] {
+    for bytes in [data.to_owned(), client::with_checksum(data)] {
         let (limiter, mut subscription) = tiers::client(3, "zone-a");
         let key = limiter.bucket("checkout").unwrap().key("default");
-        client::restore(&mut subscription, tiers::identity(Role::Client, 3, "zone-a"), &text);
+        client::restore(&mut subscription, tiers::identity(Role::Client, 3, "zone-a"), &bytes);
         subscription.on_open(START);
         for step in 1..4 {
             let now = later(START, 100 * step);
             subscription.on_tick(now);
-            let _ = (key.admit(), key.peek(), subscription.report(now));
+            let _ = (key.check(), key.peek(), subscription.report(now));
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_client::{Limiter, Subscription};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::Subscription;
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};

@@ -4,7 +4,7 @@ use std::cell::LazyCell;
 
 use http::{Request, Uri};
 use plimsoll_admin::kill_api::{DrillOrder, KillOff, KillOn};
-use plimsoll_client::middleware::{Extract, Head, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{Head, Rule, Rules, Tenant};
 use plimsoll_controller::admin::aggregator_routes::Forget;
 use plimsoll_controller::admin::rollout_routes::{Abort, Promote};
 use plimsoll_controller::parsers;
@@ -48,7 +48,7 @@ pub(super) fn path(data: &[u8]) {
     }
     let mut request = Request::new(());
     *request.uri_mut() = uri;
-    let is_limited = RULES.with(|rules| rules.extract(Head::of(&request)).is_some());
+    let is_limited = RULES.with(|rules| rules.ask(Head::of(&request), |_| ()).is_ok());
     if decoded == b"/checkout" || decoded.starts_with(b"/orders/") {
         assert!(is_limited, "{}", request.uri());
     }

@@ -2,6 +2,7 @@
 //! own parent, and a good parent of its other children.
 
 use plimsoll_aggregator::zone::Zone;
+use plimsoll_client::Request;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Role;
@@ -38,7 +39,7 @@ fn conversations() -> [Link; 2] {
         now = later(now, 100);
         for tenant in ["default", "acme", "globex"] {
             for _ in 0..step {
-                let _ = bucket.admit(tenant);
+                let _ = limiter.check(&Request::new(&bucket, tenant));
             }
         }
         honest.on_tick(now);
@@ -91,7 +92,7 @@ fn reports<'a>(messages: impl Iterator<Item = &'a [u8]>) {
     let mut up = Link::open(1, &mut zone, now);
     let mut step = |now: &mut MonoTime, zone: &mut Zone| {
         *now = later(*now, 100);
-        let _ = bucket.admit("default");
+        let _ = limiter.check(&Request::new(&bucket, "default"));
         honest.on_tick(*now);
         zone.on_tick(*now);
         down.exchange(&mut honest, zone, *now).unwrap_or_else(|error| panic!("an honest client: {error}"));
@@ -149,7 +150,7 @@ pub(super) fn directives(data: &[u8]) {
             }
         }
         for key in &keys {
-            let _ = (key.admit(), key.peek());
+            let _ = (key.check(), key.peek());
         }
         leaf.on_tick(now);
         child.on_tick(now);

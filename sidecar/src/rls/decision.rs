@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use plimsoll_client::{Decided, KeyRequest, Limiter, Peek, QuotaLeft, Reason, Verdict};
+use plimsoll_client::internals::Decided;
+use plimsoll_client::{Limiter, Peek, QuotaLeft, Reason, Request, Verdict};
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
@@ -30,7 +31,7 @@ pub(super) struct Decision<'a> {
     pub(super) decided: Decided,
     /// The limit of the bucket in requests/s.
     pub(super) limit: Option<f64>,
-    pub(super) peek: Option<Peek>,
+    pub(super) peek: Peek,
     /// The exact quota with the least left, if the key admits the request.
     pub(super) left: Option<QuotaLeft>,
 }
@@ -51,7 +52,7 @@ impl<'a> Deciders<'a> {
             descriptors.map(|descriptor| self.compare(request, descriptor)).collect();
         self.ask_keys(&mut decisions).await;
         for decision in decisions.iter_mut().flatten().filter(|of| of.decided.verdict.is_admit()) {
-            decision.left = self.limiter.quota_left(decision.bucket, &decision.tenant);
+            decision.left = self.limiter.quota_left(&decision.key());
         }
         self.counters.on_request(overall(&decisions));
         decisions
@@ -83,7 +84,7 @@ impl<'a> Deciders<'a> {
             cost: u32::try_from(cost).unwrap_or(u32::MAX),
             decided: Decided::ADMITTED,
             limit: self.limiter.limit(bucket),
-            peek: self.limiter.peek(bucket, &tenant),
+            peek: self.limiter.peek(&Request::new(bucket, &tenant)),
             tenant,
             left: None,
         })
@@ -92,15 +93,14 @@ impl<'a> Deciders<'a> {
     /// Asks the keys of all descriptors together, and then their exact quotas.
     async fn ask_keys(&self, decisions: &mut Decisions<'a>) {
         if let [Some(decision)] = decisions.as_mut_slice() {
-            decision.decided = self.limiter.decide_with_quotas(decision.key(), None).await;
+            decision.decided = self.limiter.explain(&decision.key()).await;
             return;
         }
-        let keys: SmallVec<[KeyRequest<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
+        let keys: SmallVec<[Request<'_>; FEW]> = decisions.iter().flatten().map(Decision::key).collect();
         if keys.is_empty() {
             return;
         }
-        let mut decided = Vec::with_capacity(keys.len());
-        self.limiter.decide_together_with_quotas(&keys, None, &mut decided).await;
+        let decided = self.limiter.explain_each(&Request::all(&keys)).await;
         drop(keys);
         for (decision, decided) in decisions.iter_mut().flatten().zip(decided) {
             decision.decided = decided;
@@ -109,8 +109,8 @@ impl<'a> Deciders<'a> {
 }
 
 impl Decision<'_> {
-    fn key(&self) -> KeyRequest<'_> {
-        KeyRequest { bucket: self.bucket, tenant: &self.tenant, cost: self.cost }
+    fn key(&self) -> Request<'_> {
+        Request::new(self.bucket, &self.tenant).cost(self.cost)
     }
 
     /// Returns the exact quota that is used up and refuses the request.

@@ -58,7 +58,7 @@ const PASSED: DescriptorStatus = DescriptorStatus {
 
 fn status(decision: &Decision<'_>) -> DescriptorStatus {
     let Verdict::Refuse(refusal) = decision.decided.verdict else {
-        let admitted = decision.peek.map_or(1.0, |peek| 1.0 - peek.ratio.as_f64());
+        let admitted = 1.0 - decision.peek.ratio.as_f64();
         if let Some(left) = &decision.left {
             return DescriptorStatus {
                 current_limit: of_exact(&left.quota),

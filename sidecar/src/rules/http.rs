@@ -51,7 +51,7 @@ impl HttpTenant {
     /// When a fixed tenant is empty, which no rules that were read have.
     pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
         match self {
-            Self::Header(name) => Ok(name.clone().into()),
+            Self::Header(name) => Tenant::header(name.as_str()),
             Self::Fixed(name) => Tenant::constant(name),
         }
     }

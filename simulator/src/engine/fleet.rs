@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_client::{BucketHandle, KEYS_MAX_DEFAULT, KeyHandle, Limiter, Shard, Subscription};
+use plimsoll_client::internals::{KeyHandle, Shard, Subscription};
+use plimsoll_client::{BucketHandle, KEYS_MAX_DEFAULT, Limiter};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::DurableState;
 use plimsoll_core::names::{InvalidName, Name, Zone as ZoneName};
@@ -193,7 +194,8 @@ impl Client {
             // Writing to a string never fails.
             let _ = write!(target.name, "{name}");
         }
-        let decided = self.shard.decide(&target.bucket, &target.name, target.cost);
+        let asked = plimsoll_client::Request::new(&target.bucket, &target.name).cost(target.cost);
+        let decided = self.shard.check(&asked);
         match decided.withheld {
             _ if !decided.verdict.is_admit() => Answer::Refused,
             Some(_) => Answer::WouldDropped,

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::Bounds;
-use plimsoll_client::{KeyHandle, Limiter, Subscription, Verdict};
+use plimsoll_client::internals::{KeyHandle, Subscription};
+use plimsoll_client::{Limiter, Verdict};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Role;
@@ -93,7 +94,7 @@ impl Instance {
         self.owed += flood.rps * STEP.as_secs_f64();
         while self.owed >= 1.0 {
             self.owed -= 1.0;
-            let is_admitted = key.admit().is_admit();
+            let is_admitted = key.check().is_admit();
             if flood.tenant == JOBS {
                 self.beside[0] += 1;
                 self.beside[1] += u64::from(is_admitted);
@@ -110,12 +111,12 @@ impl Instance {
 }
 
 /// A job that never runs out of work.
-fn start(key: KeyHandle, job: Job) -> JoinHandle<()> {
+fn start(limiter: Limiter, key: KeyHandle, job: Job) -> JoinHandle<()> {
     tokio::spawn(async move {
         loop {
             let verdict = match job {
-                Job::Sleeps => key.admit(),
-                Job::Waits => key.admit_within(Duration::from_secs(600)).await,
+                Job::Sleeps => key.check(),
+                Job::Waits => limiter.check_async(&key.request().within(Duration::from_secs(600))).await,
             };
             match verdict {
                 Verdict::Admit => sleep(WORK).await,
@@ -166,7 +167,9 @@ async fn run(setting: &Setting, job: Job) -> Outcome {
         }
         if step == 100 {
             for instance in &instances {
-                tasks.extend((0..setting.jobs).map(|_| start(instance.key(JOBS), job)));
+                tasks.extend(
+                    (0..setting.jobs).map(|_| start(instance.limiter.clone(), instance.key(JOBS), job)),
+                );
             }
         }
         if step == settled {

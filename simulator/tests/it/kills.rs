@@ -22,7 +22,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::{Bounds, Zone};
-use plimsoll_client::{KeyHandle, Limiter, Subscription};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::{KeyHandle, Subscription};
 use plimsoll_controller::brain::Brain;
 use plimsoll_controller::state::{Command, DurableState};
 use plimsoll_core::directive::Directives;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use plimsoll_aggregator::zone::Bounds;
-use plimsoll_client::{KeyHandle, Limiter, Shard, Subscription};
+use plimsoll_client::Limiter;
+use plimsoll_client::internals::{KeyHandle, Shard, Subscription};
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Role;
@@ -39,7 +40,7 @@ impl Client {
 
     /// Returns the requests that are refused of `requests` at once.
     fn refused(&mut self, requests: usize) -> usize {
-        (0..requests).filter(|_| !self.shard.admit(&self.key).is_admit()).count()
+        (0..requests).filter(|_| !self.shard.check(&self.key.request()).verdict.is_admit()).count()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Instant;
 
-use plimsoll_client::{BucketHandle, Limiter, Verdict};
+use plimsoll_client::{Limiter, Request, Verdict};
 use tokio::runtime::Runtime;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -15,7 +15,7 @@ use crate::process::until;
 use crate::shutdown;
 
 pub(super) struct Instances {
-    buckets: Vec<BucketHandle>,
+    limiters: Vec<Limiter>,
     _stops_the_feeds: DropGuard,
     /// Runs the feeds.
     _runtime: Runtime,
@@ -31,18 +31,19 @@ impl Instances {
         let start = |number: usize| {
             let zone = &fleet.zones[number % fleet.zones.len()];
             let aggregator = format!("http://{}", zone.aggregator.address("listen"));
-            let builder = Limiter::builder("measured").unwrap().name(&format!("instance-{number}")).unwrap();
-            let builder = builder.zone(zone.name).unwrap().aggregator(&aggregator).unwrap();
-            let (limiter, feed) = builder.build().unwrap();
+            let builder = Limiter::builder("measured").name(&format!("instance-{number}"));
+            let builder = builder.zone(zone.name).aggregator(&aggregator);
+            let (limiter, feed) = builder.build_detached().unwrap();
             runtime.spawn(feed.run(stop.clone()));
-            limiter.bucket(BUCKET).unwrap()
+            limiter.bucket(BUCKET).unwrap();
+            limiter
         };
-        let buckets = (0..count).map(start).collect();
+        let limiters = (0..count).map(start).collect();
         until("all instances to be connected", || {
             let connected = |zone| fleet.aggregator_metric(zone, "plimsoll_children");
             ((0..fleet.zones.len()).map(connected).sum::<f64>() == count as f64).then_some(())
         });
-        Self { buckets, _stops_the_feeds: stop.drop_guard(), _runtime: runtime, _fleet: fleet }
+        Self { limiters, _stops_the_feeds: stop.drop_guard(), _runtime: runtime, _fleet: fleet }
     }
 
     /// Makes requests when they are due.
@@ -56,7 +57,8 @@ impl Instances {
                 }
                 sleep(arrival.due - at);
             };
-            let refused = match self.buckets[arrival.instance].admit(arrival.tenant) {
+            let request = Request::new(BUCKET, arrival.tenant);
+            let refused = match self.limiters[arrival.instance].check(&request) {
                 Verdict::Admit => None,
                 Verdict::Refuse(refusal) => Some(refusal.reason().as_str()),
             };

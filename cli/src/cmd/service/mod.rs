@@ -13,7 +13,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::{Feed, Flushed, Limiter, Metrics};
 use plimsoll_sidecar::LimiterArgs;
 use prometheus::{Registry, TextEncoder};
@@ -87,8 +87,7 @@ impl Service {
                 (StatusCode::SERVICE_UNAVAILABLE, "all workers are busy and the queue is full\n")
             }
         };
-        let router =
-            Router::new().route("/{*bucket}", get(respond)).layer(LoadShedLayer::new(rules).same_body());
+        let router = Router::new().route("/{*bucket}", get(respond)).layer(PlimsollLayer::new(rules));
         let registry = Registry::new();
         registry.register(Box::new(Metrics::new(&limiter)))?;
         let metrics = async move || {

@@ -27,7 +27,7 @@ impl TrustArgs {
         if self.insecure {
             builder = builder.insecure();
         }
-        builder.build().map_err(in_flags)
+        builder.build_detached().map_err(in_flags)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     fn built(address: &str, flags: &[&str]) -> anyhow::Result<()> {
-        let builder = Limiter::builder("demo")?.aggregator(address)?;
+        let builder = Limiter::builder("demo").aggregator(address);
         parsed(flags).trust.build(builder).map(|_| ())
     }
 

@@ -23,7 +23,6 @@ const PURE: [(&str, &[&str]); 9] = [
             "interner",
             "limiter/quota/book",
             "limiter/quota/calls/breaker",
-            "limiter/shard",
             "limiter/waiting/pace",
             "limiter/waiting/queues",
             "subscription",

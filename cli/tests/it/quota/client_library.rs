@@ -2,7 +2,7 @@
 //! commands, tokens and TLS.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 

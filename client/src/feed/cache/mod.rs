@@ -1,8 +1,12 @@
 //! The cache file: the directives in force are saved on disk, so that a restarted process applies them before
-//! its first stream. `snapshot` is the content as text, and `file` reads and writes it.
+//! its first stream. `snapshot` is the content, and `file` reads and writes it.
 
 mod file;
 mod snapshot;
 
 pub(crate) use file::{CacheFile, Restored};
-pub(crate) use snapshot::{Owner, Snapshot, with_checksum};
+#[cfg(test)]
+pub(crate) use snapshot::write;
+pub(crate) use snapshot::{BUCKETS_MAX, Owner};
+#[cfg(any(test, feature = "internals"))]
+pub(crate) use snapshot::{read, with_checksum};

@@ -35,17 +35,6 @@ impl Part {
 }
 
 impl Table {
-    /// Decides for a request that is subject to several keys, each with a cost of 1; see
-    /// [`decide_parts`](Self::decide_parts).
-    pub(crate) fn decide_all<const N: usize>(
-        &self,
-        targets: [Target; N],
-        trace: Option<TraceId>,
-        ctx: DecideCtx<'_, impl DrawSource>,
-    ) -> Verdict {
-        self.decide_parts(&mut targets.map(|target| Part::new(target, 1)), trace, ctx).0
-    }
-
     /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
     /// The request is counted for all keys. A refused request takes no token. The draw is the trace's, if
     /// there is a trace and any of the coins is coherent. Also returns the jitter of the waits.

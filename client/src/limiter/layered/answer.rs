@@ -7,38 +7,32 @@ use plimsoll_core::decision::{Reason, Refusal, Verdict, WaitClass};
 use plimsoll_core::quota::Quota;
 
 use super::exact::Exact;
+use super::one::Subject;
 use crate::hot::decision::COST_MAX;
 use crate::hot::rng::DrawSource;
-use crate::hot::table::{Table, Target};
+use crate::hot::table::Table;
 use crate::hot::thread_counters::QuotaOutcome;
 use crate::limiter::Decided;
 use crate::limiter::handles::thread_ctx;
-
-/// A request whose quotas are asked, as far as its counts and its refusal need it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Subject {
-    pub(super) target: Target,
-    pub(super) bucket: u32,
-    /// The number of requests that the request counts as; 0 to decide without counting.
-    pub(super) cost: u32,
-}
-
-impl Subject {
-    /// Returns true if refusals are carried out.
-    pub(super) const fn is_enforced(self) -> bool {
-        self.target.word().is_enforced()
-    }
-}
+use crate::setup::SetupProblem;
 
 impl Table {
+    /// Raises the setup problem of requests that are decided without waiting although their bucket has quotas.
+    pub(super) fn raise_not_waiting(&self, bucket: u32) {
+        if self.quotas.is_first_in_memory(bucket) {
+            let bucket = self.responses.name(bucket).unwrap_or_default().to_owned();
+            self.problems.raise(SetupProblem::QuotasInMemory { bucket });
+        }
+    }
+
     /// Refuses a request from memory, before the coin.
-    pub(super) fn repeat(&self, of: Subject, refused: Exact) -> Decided {
+    pub(super) fn repeat(&self, of: Subject<'_>, refused: Exact) -> Decided {
         self.count_quota(of, QuotaOutcome::Repeated, Reason::TenantQuotaExceeded);
         self.refuse(of, refused)
     }
 
     /// Joins the decision of coin and guard, which admit the request, with the answer of the exact layer.
-    pub(super) fn settle(&self, of: Subject, decided: Decided, exact: Exact) -> Decided {
+    pub(super) fn settle(&self, of: Subject<'_>, decided: Decided, exact: Exact) -> Decided {
         let Exact::Refused { reason, .. } = exact else { return decided };
         if of.is_enforced() {
             self.count_quota(of, QuotaOutcome::Dropped, reason);
@@ -53,12 +47,8 @@ impl Table {
         Decided { withheld: Some(reason), quota: Some(quota), ..decided }
     }
 
-    /// Counts a request that was refused because a quota of another of its keys refused it.
-    pub(super) fn count_refused_together(&self, of: Subject, reason: Reason) {
-        self.count_quota(of, QuotaOutcome::Dropped, reason);
-    }
-
-    fn count_quota(&self, of: Subject, outcome: QuotaOutcome, reason: Reason) {
+    /// Counts a refusal of a quota.
+    pub(super) fn count_quota(&self, of: Subject<'_>, outcome: QuotaOutcome, reason: Reason) {
         if of.cost == 0 {
             return;
         }
@@ -66,10 +56,10 @@ impl Table {
         // The coin's decision was counted before. Should the key's id be tombstoned meanwhile, it is not reused within
         // the deadline of a store.
         self.counters.count_quota(of.target.key, outcome, cost);
-        self.layered.tallies.count(of.bucket, outcome, reason, cost);
+        self.layered.count(of.bucket, outcome, reason, cost);
     }
 
-    fn refuse(&self, of: Subject, exact: Exact) -> Decided {
+    fn refuse(&self, of: Subject<'_>, exact: Exact) -> Decided {
         let Exact::Refused { quota, reason, retry_after, .. } = exact else { return Decided::ADMITTED };
         let refusal = match reason {
             Reason::TenantQuotaExceeded => Refusal::until_reset(retry_after.unwrap_or_else(|| every(&quota))),

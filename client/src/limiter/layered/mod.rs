@@ -6,43 +6,48 @@
 //! canary the store is debited as well, because the request is served, and its refusals are only counted.
 
 mod answer;
+mod each;
 mod exact;
-mod handles;
 mod one;
 mod store;
-mod tally;
 #[cfg(test)]
 #[cfg(not(feature = "loom"))]
 mod tests;
-mod together;
 
+pub(crate) use each::Each;
 pub use exact::QuotaLeft;
 #[cfg(any(feature = "quota", feature = "testing"))]
 pub(crate) use exact::{Asked, Exact, Taking};
 pub(super) use one::name_of;
-#[cfg(feature = "middleware")]
-pub(crate) use one::{Asking, Step};
+pub(crate) use one::{Asking, Step, Subject};
 pub(crate) use store::Store;
 
-pub(crate) use tally::QuotaTally;
-
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tally::Tallies;
+use plimsoll_core::decision::Reason;
+
+use super::{Limiter, Request};
+use crate::hot::thread_counters::QuotaOutcome;
+
+/// The refusals of one bucket by its exact quotas, in requests, by [`QuotaTally`]'s columns: refused because a quota was
+/// used up, or because the store did not answer; admitted although one was used up, or the store did not answer; refused
+/// from memory, before the coin.
+pub(crate) type QuotaTally = [u64; 5];
 
 /// The exact layer of a limiter.
 #[derive(Debug)]
 pub(crate) struct Layered {
     /// The store; unset where quotas are not enforced.
     store: OnceLock<Store>,
-    /// The refusals of each bucket.
-    tallies: Tallies,
+    /// The refusals of each bucket: for metrics, which the counts of keys do not tell apart.
+    tallies: Box<[[AtomicU64; 5]]>,
 }
 
 impl Layered {
     /// Makes the exact layer of so many buckets, without a store.
     pub(crate) fn new(buckets: usize) -> Self {
-        Self { store: OnceLock::new(), tallies: Tallies::new(buckets) }
+        Self { store: OnceLock::new(), tallies: (0..buckets).map(|_| Default::default()).collect() }
     }
 
     /// Sets the store, once.
@@ -58,6 +63,37 @@ impl Layered {
 
     /// Returns the refusals of a bucket by its quotas.
     pub(crate) fn tally(&self, bucket: u32) -> QuotaTally {
-        self.tallies.of(bucket)
+        let counters = self.tallies.get(bucket as usize);
+        counters.map_or([0; 5], |counters| counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)))
+    }
+
+    /// Counts `n` requests of a bucket.
+    fn count(&self, bucket: u32, outcome: QuotaOutcome, reason: Reason, n: u32) {
+        let is_degraded = usize::from(reason == Reason::QuotaDegraded);
+        let at = match outcome {
+            QuotaOutcome::Dropped => is_degraded,
+            QuotaOutcome::WouldDropped => 2 + is_degraded,
+            QuotaOutcome::Repeated => 4,
+        };
+        if let Some(counters) = self.tallies.get(bucket as usize) {
+            counters[at].fetch_add(n.into(), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Limiter {
+    /// Returns true if the requests of a bucket are subject to exact quotas here: a directive has brought some, and there
+    /// is a store.
+    #[must_use]
+    pub fn has_quotas(&self, bucket: &str) -> bool {
+        self.table.known_bucket(bucket).is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
+    }
+
+    /// Returns the exact quota of a request's tenant with the least left, as far as this instance has heard from the store:
+    /// for answers to admitted requests. `None` for buckets without quotas, and while the store does not answer.
+    #[must_use]
+    pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
+        let quotas = self.table.quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
+        self.table.layered.store()?.left(&quotas, &name_of(request.tenant))
     }
 }

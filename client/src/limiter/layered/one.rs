@@ -10,11 +10,27 @@ use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::names::{DEFAULT_TENANT, Encoded};
 use plimsoll_core::quota::BucketQuotas;
 
-use super::answer::Subject;
 use super::exact::{Answer, Asked, Exact, Taking};
 use crate::hot::table::{Table, Target};
 use crate::limiter::Decided;
 use crate::limiter::handles::thread_ctx;
+
+/// A request of one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) target: Target,
+    pub(crate) bucket: u32,
+    pub(crate) tenant: &'a str,
+    /// The number of requests that the request counts as; 0 to decide without counting.
+    pub(crate) cost: u32,
+}
+
+impl Subject<'_> {
+    /// Returns true if refusals are carried out.
+    pub(super) const fn is_enforced(self) -> bool {
+        self.target.word().is_enforced()
+    }
+}
 
 /// A decision, or the question to the store on its way.
 #[derive(Debug)]
@@ -23,11 +39,21 @@ pub(crate) enum Step {
     Asking(Asking),
 }
 
+impl Step {
+    /// Waits for the decision.
+    pub(crate) async fn ended(self) -> Decided {
+        match self {
+            Self::Decided(decided) => decided,
+            Self::Asking(asking) => asking.await,
+        }
+    }
+}
+
 /// A request that coin and guard admit, while the store is asked. Dropping it leaves the request counted as admitted,
 /// and what the store has debited is spent.
 pub(crate) struct Asking {
     table: Arc<Table>,
-    subject: Subject,
+    subject: Subject<'static>,
     /// The decision of coin and guard.
     decided: Option<Decided>,
     /// Never locked: it makes the future `Sync`, which those of services may have to be.
@@ -62,48 +88,37 @@ impl Table {
     /// Returns the quotas that a request of a bucket is subject to, if there is a store to ask.
     #[inline]
     pub(crate) fn quotas_of(&self, bucket: u32) -> Option<BucketQuotas> {
-        if self.quotas.has(bucket) { self.quotas_with_store(bucket) } else { None }
+        self.layered.store().and_then(|_| self.quotas.get(bucket))
     }
 
-    #[cold]
-    fn quotas_with_store(&self, bucket: u32) -> Option<BucketQuotas> {
-        self.layered.store().and_then(|_| self.quotas.get(bucket)).filter(|quotas| !quotas.is_empty())
-    }
-
-    /// Decides about a request with quotas, which counts as `cost` requests, of a tenant by its name.
-    #[inline(never)]
-    pub(crate) fn decide_layered(
-        self: &Arc<Self>,
-        quotas: &BucketQuotas,
-        (bucket, tenant): (u32, &str),
-        target: Target,
-        cost: u32,
-        trace: Option<TraceId>,
-    ) -> Step {
-        let Some(store) = self.layered.store() else {
-            return Step::Decided(self.decide_in_full(target, cost, trace, thread_ctx(self)));
+    /// Begins to decide about a request, by the quotas of its bucket if it has any. One that does not wait is decided.
+    pub(crate) fn begin(self: &Arc<Self>, of: Subject<'_>, trace: Option<TraceId>, waits: bool) -> Step {
+        let by_coin = || self.decide_in_full(of.target, of.cost, trace, thread_ctx(self));
+        let (Some(quotas), Some(store)) = (self.quotas_of(of.bucket), self.layered.store()) else {
+            return Step::Decided(by_coin());
         };
-        let subject = Subject { target, bucket, cost };
-        let asked = [Asked { quotas, tenant, cost: cost.max(1) }];
-        let remembered = store.remembered(&asked).filter(|exact| *exact != Exact::Granted);
-        let remembered = match remembered {
-            Some(refused) if subject.is_enforced() => return Step::Decided(self.repeat(subject, refused)),
-            other => other,
-        };
-        let decided = self.decide_in_full(target, cost, trace, thread_ctx(self));
+        if !waits {
+            self.raise_not_waiting(of.bucket);
+        }
+        let asked = [Asked { quotas: &quotas, tenant: &name_of(of.tenant), cost: of.cost.max(1) }];
+        let remembered = store.remembered(&asked);
+        if let Some(refused) = remembered.clone().filter(|_| of.is_enforced()) {
+            return Step::Decided(self.repeat(of, refused));
+        }
+        let decided = by_coin();
         if !decided.verdict.is_admit() {
             return Step::Decided(decided);
         }
         let taking = match remembered {
             Some(refused) => Taking::Ready(refused),
-            None if cost == 0 => Taking::Ready(Exact::Granted),
-            None => store.take(&asked),
+            None if of.cost == 0 => Taking::Ready(Exact::Granted),
+            None => store.take(&asked, waits),
         };
         match taking {
-            Taking::Ready(exact) => Step::Decided(self.settle(subject, decided, exact)),
+            Taking::Ready(exact) => Step::Decided(self.settle(of, decided, exact)),
             Taking::Asking(answer) => Step::Asking(Asking {
                 table: Arc::clone(self),
-                subject,
+                subject: Subject { target: of.target, bucket: of.bucket, tenant: "", cost: of.cost },
                 decided: Some(decided),
                 answer: Mutex::new(answer),
             }),

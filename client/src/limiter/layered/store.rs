@@ -34,14 +34,15 @@ impl Store {
         }
     }
 
-    /// Takes the cost of a request from all quotas of all its keys, or from none.
+    /// Takes the cost of a request from all quotas of all its keys, or from none. A request that does not wait is decided
+    /// from memory, else by the policies of its quotas.
     #[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(unused_variables))]
-    pub(super) fn take(&self, asked: &[Asked<'_>]) -> Taking {
+    pub(super) fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
         match *self {
             #[cfg(feature = "quota")]
-            Self::Remote(ref quotas) => quotas.take(asked),
+            Self::Remote(ref quotas) => quotas.take(asked, waits),
             #[cfg(feature = "testing")]
-            Self::Fake(ref ledger) => ledger.take(asked),
+            Self::Fake(ref ledger) => ledger.take(asked, waits),
         }
     }
 

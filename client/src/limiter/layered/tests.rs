@@ -8,9 +8,9 @@ use plimsoll_core::names::Name;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use plimsoll_core::report::Counts;
 
-use super::QuotaTally;
+use crate::internals::Decided;
 use crate::testing::ControlPlane;
-use crate::{Decided, KeyRequest, Limiter, Verdict};
+use crate::{Limiter, Request, SetupProblem, Verdict};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -27,18 +27,16 @@ fn plane(max: u64) -> ControlPlane {
     plane
 }
 
-fn request<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> KeyRequest<'a> {
-    KeyRequest { bucket, tenant, cost }
+fn request<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> Request<'a> {
+    Request::new(bucket, tenant).cost(cost)
 }
 
 async fn ask(limiter: &Limiter, tenant: &str) -> Decided {
-    limiter.decide_with_quotas(request("api", tenant, 1), None).await
+    limiter.explain(&request("api", tenant, 1)).await
 }
 
-async fn together(limiter: &Limiter, requests: &[KeyRequest<'_>]) -> Vec<Decided> {
-    let mut decided = vec![Decided::ADMITTED; 9];
-    limiter.decide_together_with_quotas(requests, None, &mut decided).await;
-    decided
+async fn together(limiter: &Limiter, requests: &[Request<'_>]) -> Vec<Decided> {
+    limiter.explain_each(&Request::all(requests)).await.into_vec()
 }
 
 fn reason(decided: &Decided) -> Option<Reason> {
@@ -54,7 +52,7 @@ fn counts(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
     counts
 }
 
-fn tally(limiter: &Limiter, bucket: &str) -> QuotaTally {
+fn tally(limiter: &Limiter, bucket: &str) -> [u64; 5] {
     limiter.table.layered.tally(limiter.bucket(bucket).unwrap().place.bucket)
 }
 
@@ -76,7 +74,7 @@ async fn quota_refuses_until_its_reset_and_then_from_memory_before_the_coin() {
     let due = Counts { offered: 4, quota_dropped: 1, quota_repeated: 99, ..Counts::ZERO };
     assert_eq!(counts(&limiter, "api", "acme"), due);
     assert_eq!(due.admitted(), 3);
-    assert_eq!(tally(&limiter, "api"), QuotaTally { exceeded: 1, repeated: 99, ..QuotaTally::default() });
+    assert_eq!(tally(&limiter, "api"), [1, 0, 0, 0, 99]);
     assert_eq!(ask(&limiter, "globex").await, Decided::ADMITTED, "another tenant");
     plane.advance(HOUR);
     assert_eq!(ask(&limiter, "acme").await, Decided::ADMITTED, "after the reset");
@@ -114,7 +112,7 @@ async fn shadow_and_kill_debit_admit_and_count() {
         assert_eq!(plane.quota_requests(), 3, "a refusal that is remembered is not asked for");
         let due = Counts { offered: 5, would_quota_dropped: 3, ..Counts::ZERO };
         assert_eq!(counts(&limiter, "api", "acme"), due);
-        assert_eq!(tally(&limiter, "api").would_exceeded, 3);
+        assert_eq!(tally(&limiter, "api")[2], 3);
         withhold(false);
         assert_eq!(reason(&ask(&limiter, "acme").await), exceeded, "what was served was debited");
     }
@@ -154,7 +152,7 @@ async fn store_that_fails_leaves_the_policy_of_the_quota() {
         assert_eq!(found, admitted, "{policy:?}");
         let due = Counts { offered: 500, quota_dropped: 500 - admitted, ..Counts::ZERO };
         assert_eq!(counts(&limiter, "api", "acme"), due);
-        assert_eq!(tally(&limiter, "api").degraded, 500 - admitted);
+        assert_eq!(tally(&limiter, "api")[1], 500 - admitted);
         plane.fail_quota_store(false);
         assert_eq!(ask(&limiter, "acme").await, Decided::ADMITTED);
     }
@@ -164,7 +162,7 @@ async fn store_that_fails_leaves_the_policy_of_the_quota() {
 async fn cost_is_taken_as_a_whole_and_a_check_takes_nothing() {
     let plane = plane(10);
     let limiter = plane.limiter();
-    let ask = async |cost| limiter.decide_with_quotas(request("api", "acme", cost), None).await;
+    let ask = async |cost| limiter.explain(&request("api", "acme", cost)).await;
     assert_eq!(ask(7).await, Decided::ADMITTED);
     assert_eq!(reason(&ask(4).await), Some(Reason::TenantQuotaExceeded));
     assert_eq!(ask(0).await, Decided::ADMITTED, "the refusal was that of a larger cost");
@@ -176,33 +174,70 @@ async fn cost_is_taken_as_a_whole_and_a_check_takes_nothing() {
 }
 
 #[tokio::test]
-async fn handles_ask_the_quotas_and_synchronous_decisions_do_not() {
+async fn names_and_handles_are_one_tenant() {
     let plane = plane(2);
-    let api = plane.limiter().bucket("api").unwrap();
-    assert!(api.admit_with_quotas("acme").await.is_admit());
-    assert!(api.key("acme").admit_with_quotas().await.is_admit());
-    assert!(!api.admit_n_with_quotas("acme", 1).await.is_admit());
-    assert!(api.admit("acme").is_admit() && api.key("acme").admit().is_admit());
+    let limiter = plane.limiter();
+    let api = limiter.bucket("api").unwrap();
     for tenant in ["auth0|1a", "auth0|1b", "default"] {
-        assert!(
-            api.admit_with_quotas(tenant).await.is_admit()
-                && api.key(tenant).admit_with_quotas().await.is_admit()
-        );
+        assert!(limiter.check_async(&Request::new("api", tenant)).await.is_admit());
+        assert!(limiter.check_async(&api.key(tenant).request()).await.is_admit());
     }
-    assert!(!api.admit_with_quotas("auth0|1a").await.is_admit(), "by a handle or by name, it is one tenant");
-    assert!(!api.admit_with_quotas("").await.is_admit(), "empty names share the quota of the default class");
+    for tenant in ["auth0|1a", ""] {
+        assert!(!limiter.check_async(&Request::new(&api, tenant)).await.is_admit(), "{tenant}");
+    }
+}
+
+#[test]
+fn check_applies_quotas_in_memory_and_is_a_named_problem() {
+    for (policy, lease, admitted) in [
+        (OnStoreError::Allow, 1, 9),
+        (OnStoreError::Deny, 1, 0),
+        (OnStoreError::AllowBounded, 1, 1),
+        // A lease decides exactly.
+        (OnStoreError::Deny, 3, 3),
+    ] {
+        let plane = ControlPlane::new(7);
+        plane.quotas("api", vec![quota("calls", 3, policy, lease)]).unwrap();
+        let limiter = plane.limiter();
+        let api = limiter.bucket("api").unwrap();
+        assert_eq!(limiter.setup_problems(), []);
+        let passed = (0..9).filter(|_| limiter.check(&Request::new(&api, "acme")).is_admit()).count();
+        assert_eq!(passed, admitted, "{policy:?} {lease}");
+        let several = [Request::new(&api, "acme"), Request::new("free", "acme")];
+        assert_eq!(limiter.check(&Request::all(&several)).is_admit(), policy == OnStoreError::Allow);
+        let problem = SetupProblem::QuotasInMemory { bucket: "api".to_owned() };
+        assert_eq!(limiter.setup_problems(), [problem]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wait_of_a_background_job_outlasts_its_quota() {
+    let plane = plane(1);
+    let limiter = plane.limiter();
+    let job = |within| Request::new("api", "acme").within(within);
+    assert!(limiter.check_async(&job(HOUR)).await.is_admit());
+    assert!(!limiter.check_async(&job(HOUR / 2)).await.is_admit(), "the reset is later");
+    let long = job(2 * HOUR);
+    let waiting = limiter.check_async(&long);
+    let passes = async {
+        tokio::time::sleep(HOUR / 2).await;
+        plane.advance(HOUR);
+    };
+    assert!(tokio::join!(waiting, passes).0.is_admit());
 }
 
 #[tokio::test]
 async fn tenant_without_room_in_the_table_has_a_quota_of_its_own() {
     let plane = plane(1);
-    let api = plane.limiter().bucket("api").unwrap();
+    let limiter = plane.limiter();
     for tenant in 0..2 * crate::testing::KEYS_MAX {
-        assert!(api.admit_with_quotas(&format!("t{tenant}")).await.is_admit(), "{tenant}");
+        assert!(
+            limiter.check_async(&Request::new("api", &format!("t{tenant}"))).await.is_admit(),
+            "{tenant}"
+        );
     }
     let last = format!("t{}", 2 * crate::testing::KEYS_MAX - 1);
-    assert!(!api.admit_with_quotas(&last).await.is_admit());
-    assert!(!api.key(&last).admit_with_quotas().await.is_admit());
+    assert!(!limiter.check_async(&Request::new("api", &last)).await.is_admit());
 }
 
 #[tokio::test]
@@ -269,7 +304,7 @@ async fn cancelled_request_is_spent_and_counts_as_admitted() {
     let plane = plane(1);
     let limiter = plane.limiter();
     plane.hold_quota_store(true);
-    drop(limiter.decide_with_quotas(request("api", "globex", 1), None));
+    drop(limiter.explain(&request("api", "globex", 1)));
     plane.hold_quota_store(false);
     assert_eq!(counts(&limiter, "api", "globex"), Counts { offered: 1, ..Counts::ZERO });
     assert_eq!(reason(&ask(&limiter, "globex").await), Some(Reason::TenantQuotaExceeded));
@@ -277,14 +312,14 @@ async fn cancelled_request_is_spent_and_counts_as_admitted() {
 
 #[tokio::test]
 async fn quotas_without_a_store_are_not_enforced() {
-    let (limiter, _feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     let api = limiter.bucket("api").unwrap();
     let quotas =
         plimsoll_core::quota::BucketQuotas::new(vec![Arc::new(quota("calls", 1, OnStoreError::Deny, 1))]);
     limiter.table.quotas.set(api.place.bucket, Some(&quotas.unwrap()));
     assert!(!limiter.has_quotas("api"));
     for _ in 0..5 {
-        assert!(api.admit_with_quotas("acme").await.is_admit());
+        assert!(limiter.check_async(&Request::new(&api, "acme")).await.is_admit());
     }
     assert_eq!(counts(&limiter, "api", "acme"), Counts { offered: 5, ..Counts::ZERO });
 }
@@ -299,14 +334,14 @@ async fn keys_whose_refusals_are_not_carried_out_wait_for_the_store_together() {
     let limiter = plane.limiter();
     plane.hold_quota_store(true);
     let keys = [request("api", "acme", 1), request("web", "acme", 1)];
-    let mut decided = Vec::new();
-    {
-        let mut deciding = std::pin::pin!(limiter.decide_together_with_quotas(&keys, None, &mut decided));
+    let decided = {
+        let request = Request::all(&keys);
+        let mut deciding = std::pin::pin!(limiter.explain_each(&request));
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(deciding.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
         assert_eq!(plane.quota_requests(), 2, "neither waits for the answer of the other");
         plane.hold_quota_store(false);
-        deciding.await;
-    }
-    assert_eq!(decided, [Decided::ADMITTED, Decided::ADMITTED]);
+        deciding.await
+    };
+    assert_eq!(decided.into_vec(), [Decided::ADMITTED, Decided::ADMITTED]);
 }

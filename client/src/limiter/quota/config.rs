@@ -15,7 +15,6 @@ const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::
 /// The port of a quota server.
 const SERVER_PORT: u16 = 9049;
 const REDIS_PORT: u16 = 6379;
-const SENTINEL_PORT: u16 = 26379;
 
 /// The store of exact quotas: a quota server of Plimsoll or Redis.
 ///
@@ -23,17 +22,24 @@ const SENTINEL_PORT: u16 = 26379;
 /// |---|---|
 /// | `plimsoll://HOST:9049` | a quota server |
 /// | `redis://HOST:6379/DB` | one Redis |
-/// | `redis+sentinel://HOST:26379,HOST:26379/MASTER/DB` | the Redis that Sentinels name |
 /// | `redis+cluster://HOST:6379,HOST:6379` | Redis Cluster; some of its nodes |
 ///
-/// `plimsolls`, `rediss`, `rediss+sentinel` and `rediss+cluster` are the same over TLS, where the host names are verified.
+/// `plimsolls`, `rediss` and `rediss+cluster` are the same over TLS, where the host names are verified.
 /// Redis must be 5.0 or later and must not evict keys (`maxmemory-policy noeviction`). It counts in doubles: a quota of
 /// more than 2^53 tokens holds 2^53 there.
 ///
 /// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = plimsoll_client::QuotaStore::new("plimsoll://quota:9049")?.username("shop");
-/// assert_eq!(store.to_string(), "plimsoll://quota:9049");
+/// use plimsoll_client::{Limiter, QuotaStore, Refusal, Request};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = QuotaStore::new("plimsoll://quota:9049")?.username("shop");
+/// let (limiter, _feed) = Limiter::builder("shop").quota_store(store).build()?;
+/// let handler = async |tenant: &str| -> Result<&str, Refusal> {
+///     limiter.check_async(&Request::new("calls", tenant)).await.ok()?;
+///     Ok("called")
+/// };
+/// assert_eq!(handler("acme").await, Ok("called"));
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -50,14 +56,12 @@ pub struct QuotaStore {
 }
 
 /// The kind of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreKind {
     /// A quota server of Plimsoll.
     Server,
     /// One Redis.
     Redis,
-    /// The Redis of this name, which Sentinels know.
-    Sentinel(String),
     /// Redis Cluster.
     Cluster,
 }
@@ -68,9 +72,8 @@ pub(super) enum StoreKind {
 pub enum QuotaStoreError {
     /// The address is malformed.
     #[error(
-        "quota store `{address}`: {fault}; write plimsoll://HOST:PORT, redis://HOST:PORT[/DB], \
-         redis+sentinel://HOST:PORT,HOST:PORT/MASTER[/DB] or redis+cluster://HOST:PORT,HOST:PORT, with `s` after \
-         `plimsoll` or `redis` for TLS"
+        "quota store `{address}`: {fault}; write plimsoll://HOST:PORT, redis://HOST:PORT[/DB] or \
+         redis+cluster://HOST:PORT,HOST:PORT, with `s` after `plimsoll` or `redis` for TLS"
     )]
     Address {
         /// The address as it was given, without credentials.
@@ -124,7 +127,6 @@ impl QuotaStore {
         let (scheme, is_tls) = match scheme {
             "plimsolls" => ("plimsoll", true),
             "rediss" => ("redis", true),
-            "rediss+sentinel" => ("redis+sentinel", true),
             "rediss+cluster" => ("redis+cluster", true),
             _ => (scheme, false),
         };
@@ -139,14 +141,11 @@ impl QuotaStore {
             ("plimsoll", None) => (StoreKind::Server, SERVER_PORT, 0),
             ("redis", path) => (StoreKind::Redis, REDIS_PORT, path.map_or(Ok(0), database)?),
             ("redis+cluster", None) => (StoreKind::Cluster, REDIS_PORT, 0),
-            ("redis+sentinel", Some(path)) => {
-                let (master, db) = match path.split_once('/') {
-                    Some((master, db)) => (master, database(db)?),
-                    None => (path, 0),
-                };
-                (StoreKind::Sentinel(master.to_owned()), SENTINEL_PORT, db)
+            ("redis+sentinel" | "rediss+sentinel", _) => {
+                let fault = "Sentinel is no longer asked: name the primary through a proxy or a DNS name that follows it, or \
+                             use Redis Cluster";
+                return Err(malformed(url, fault));
             }
-            ("redis+sentinel", None) => return Err(malformed(url, "it has no name of a master")),
             ("plimsoll" | "redis+cluster", Some(_)) => return Err(malformed(url, "it has a path")),
             _ => return Err(malformed(url, "its scheme is unknown")),
         };
@@ -280,14 +279,11 @@ mod tests {
             let hosts: Vec<_> = store.hosts.iter().map(|(host, port)| format!("{host} {port}")).collect();
             (store.kind, hosts.join(","), store.db, store.is_tls)
         };
-        let sentinel = || StoreKind::Sentinel("main".to_owned());
         assert_eq!(of("plimsoll://quota"), (StoreKind::Server, "quota 9049".to_owned(), 0, false));
         assert_eq!(of("plimsolls://[::1]:1"), (StoreKind::Server, "::1 1".to_owned(), 0, true));
         assert_eq!(of("redis://a:6380/2"), (StoreKind::Redis, "a 6380".to_owned(), 2, false));
         assert_eq!(of("rediss://a"), (StoreKind::Redis, "a 6379".to_owned(), 0, true));
         assert_eq!(of("redis+cluster://a,b:2"), (StoreKind::Cluster, "a 6379,b 2".to_owned(), 0, false));
-        assert_eq!(of("redis+sentinel://a,b/main"), (sentinel(), "a 26379,b 26379".to_owned(), 0, false));
-        assert_eq!(of("rediss+sentinel://a:1/main/3"), (sentinel(), "a 1".to_owned(), 3, true));
     }
 
     #[test]
@@ -304,7 +300,8 @@ mod tests {
             ("redis+cluster://a/1", "a path"),
             ("redis://a/x", "database is no number"),
             ("redis://a/-1", "database is no number"),
-            ("redis+sentinel://a", "name of a master"),
+            ("redis+sentinel://a/main", "Redis Cluster"),
+            ("rediss+sentinel://a/main", "DNS name"),
         ] {
             let error = QuotaStore::new(url).unwrap_err().to_string();
             assert!(

@@ -2,37 +2,27 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::quota::Quota;
-
-use super::book::{Tokens, Waiter};
+use super::book::{Key, Tokens, Waiter};
 use super::calls::Shared;
 
 /// Tokens that a request has taken and not used yet. Dropped, they return to the lease or the store.
 #[derive(Debug)]
 pub(super) struct Held {
     shared: Arc<Shared>,
-    quota: Arc<Quota>,
-    tenant: Arc<str>,
+    key: Key,
     tokens: Tokens,
 }
 
 impl Held {
-    pub(super) const fn new(
-        shared: Arc<Shared>,
-        quota: Arc<Quota>,
-        tenant: Arc<str>,
-        tokens: Tokens,
-    ) -> Self {
-        Self { shared, quota, tenant, tokens }
+    pub(super) const fn new(shared: Arc<Shared>, key: Key, tokens: Tokens) -> Self {
+        Self { shared, key, tokens }
     }
 
     /// Keeps this many, and returns the others.
     pub(super) fn split(mut self, count: u64) -> Self {
         let others = Tokens { count: self.tokens.count.saturating_sub(count), ..self.tokens };
         self.tokens.count -= others.count;
-        if others.count > 0 {
-            self.shared.put_back(&self.quota, &self.tenant, others);
-        }
+        self.shared.put_back(&self.key, others);
         self
     }
 
@@ -44,9 +34,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.tokens.count > 0 {
-            self.shared.put_back(&self.quota, &self.tenant, self.tokens);
-        }
+        self.shared.put_back(&self.key, self.tokens);
     }
 }
 

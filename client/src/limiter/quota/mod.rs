@@ -49,7 +49,7 @@ impl Quotas {
 
     /// Makes quotas on these buckets.
     #[cfg(all(test, not(feature = "loom")))]
-    pub(crate) fn on_memory(memory: &store::memory::Memory, timeout: Duration) -> Self {
+    pub(crate) fn on_memory(memory: &tests::memory::Memory, timeout: Duration) -> Self {
         let shared = Shared::new(Store::Memory(memory.clone()), "memory".to_owned(), timeout, 1);
         Self { shared: Arc::new(shared) }
     }
@@ -73,8 +73,9 @@ impl Quotas {
     }
 
     /// Takes the cost of a request from all quotas of all its keys, or from none. A token bucket that several of its
-    /// keys name gives the largest of their costs, once.
-    pub(crate) fn take(&self, asked: &[Asked<'_>]) -> Taking {
+    /// keys name gives the largest of their costs, once. A request that does not wait is decided from leases, else by the
+    /// policies of its quotas.
+    pub(crate) fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
         let now = self.shared.now();
         let mut needs: SmallVec<[Need<'_>; QUOTAS_ON_STACK]> = SmallVec::new();
         for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.cost > 0) {
@@ -92,7 +93,7 @@ impl Quotas {
         }
         match is_covered {
             true => Taking::Ready(Exact::Granted),
-            false => self.shared.ask(&needs, now),
+            false => self.shared.ask(&needs, now, waits),
         }
     }
 
@@ -138,7 +139,7 @@ impl Quotas {
         let Some((tokens, ahead)) = covered else { return false };
         need.covered = tokens;
         if let Some(demand) = ahead {
-            self.shared.fly(&need.id, demand);
+            self.shared.fly(need.id.key(), demand);
         }
         tokens.count == need.cost
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use plimsoll_core::decision::Reason;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::quota::{OnStoreError, Quota};
+use plimsoll_core::quota::OnStoreError;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
 use super::book::holding::Holding;
-use super::book::{BucketId, Demand, Joined, Reply, Tokens, lease_ends};
+use super::book::{BucketId, Joined, Key, Reply, Tokens, lease_ends};
 use super::calls::Shared;
 use super::held::{Held, Settled, Waits};
 use super::store::{Ask, Failure};
@@ -58,40 +58,41 @@ struct Request {
 /// Tokens of an allowance, which ends at `ends`.
 #[derive(Debug)]
 struct Allowed {
-    quota: Arc<Quota>,
-    tenant: Arc<str>,
+    key: Key,
     need: u64,
     ends: MonoTime,
 }
 
 impl Shared {
-    /// Asks the store for what the leases do not cover.
-    pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime) -> Taking {
+    /// Asks the store for what the leases do not cover, for a request that waits.
+    pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime, waits: bool) -> Taking {
         let mut request =
             Request { shared: Arc::clone(self), has: Vec::new(), open: Vec::new(), allowed: Vec::new() };
         for need in needs {
-            let (quota, tenant) = (Arc::clone(need.id.quota), Arc::<str>::from(need.id.tenant()));
+            let key = need.id.key();
             if need.covered.count > 0 {
-                let (quota, tenant) = (Arc::clone(&quota), Arc::clone(&tenant));
-                request.has.push(Held::new(Arc::clone(self), quota, tenant, need.covered));
+                request.has.push(Held::new(Arc::clone(self), key.clone(), need.covered));
             }
             let least = need.cost - need.covered.count;
             if least > 0 {
-                let ask = Ask { quota, tenant, demand: Demand { least, wanted: least } };
-                request.open.push(Open { at: need.at, cost: need.cost, ask });
+                request.open.push(Open { at: need.at, cost: need.cost, ask: Ask::all(key, least) });
             }
         }
-        let is_possible = !self.is_closed() && Handle::try_current().is_ok();
+        let is_possible = waits && !self.is_closed() && Handle::try_current().is_ok();
         let counted = if is_possible { Arc::clone(&self.waiting).try_acquire_owned().ok() } else { None };
         // A breaker that is open decides about its keys at once.
-        let without = |open: &mut Open| counted.is_none() || !self.passes(&open.ask);
+        let without = |_: &mut Open| counted.is_none() || !self.passes();
         for open in request.open.extract_if(.., without).collect::<Vec<_>>() {
             self.figures.failed(if is_possible && counted.is_none() {
                 Failure::Overflow
             } else {
                 Failure::Open
             });
-            if !request.is_allowed(&open, now) {
+            let is_allowed = request.is_allowed(&open, now);
+            if !waits {
+                self.lead(&open.ask.key, now);
+            }
+            if !is_allowed {
                 return Taking::Ready(request.refused(&open, Reason::QuotaDegraded, None));
             }
         }
@@ -119,19 +120,24 @@ impl Shared {
         }
     }
 
+    /// Begins a call for the requests of a key that do not wait, so that later ones find a lease or a refusal.
+    fn lead(self: &Arc<Self>, key: &Key, now: MonoTime) {
+        if let Some(demand) = self.with(key, now, |holding| holding.lead(&key.quota, now)).flatten() {
+            self.fly(key.clone(), demand);
+        }
+    }
+
     /// Lets a request wait for the call of its key, which it may begin.
     fn join(self: &Arc<Self>, open: &Open, now: MonoTime) -> Place {
-        let id = self.book.id(&open.ask.quota, &open.ask.tenant);
+        let key = &open.ask.key;
         let (sender, settled) = oneshot::channel();
         let need = (open.ask.demand.least, open.cost);
-        let joined =
-            self.book.with(&id, now, |holding| holding.join(&open.ask.quota, need, Waits(sender), now));
-        match joined {
+        match self.with(key, now, |holding| holding.join(&key.quota, need, Waits(sender), now)) {
             None => Place::Unknown,
             Some(Joined::Full(_)) => Place::Full,
             Some(Joined::Waits) => Place::Waits(settled),
             Some(Joined::Call(demand)) => {
-                self.fly(&id, demand);
+                self.fly(key.clone(), demand);
                 Place::Waits(settled)
             }
         }
@@ -174,12 +180,10 @@ impl Request {
         let open = std::mem::take(&mut self.open);
         let mut asks = Vec::with_capacity(open.len());
         for open in &open {
-            let (mut ask, now) = (open.ask.clone(), self.shared.now());
-            let id = self.shared.book.id(&ask.quota, &ask.tenant);
-            let least = ask.demand.least;
-            let demand = self.shared.book.with(&id, now, |holding| holding.demand(&ask.quota, least, now));
-            ask.demand = demand.unwrap_or(ask.demand);
-            asks.push(ask);
+            let (Ask { key, demand }, now) = (open.ask.clone(), self.shared.now());
+            let with_lease =
+                self.shared.with(&key, now, |holding| holding.demand(&key.quota, demand.least, now));
+            asks.push(Ask { demand: with_lease.unwrap_or(demand), key });
         }
         let started = self.shared.now();
         for group in self.shared.store.groups(&asks) {
@@ -224,19 +228,18 @@ impl Request {
         let now = self.shared.now();
         let (mut refusal, mut is_short) = (None, None);
         for (open, (reply, held)) in group.iter().filter_map(|at| open.get(*at)).zip(replies) {
-            let (quota, need) = (&open.ask.quota, open.ask.demand.least);
-            let id = self.shared.book.id(quota, &open.ask.tenant);
-            if reply.granted >= need {
-                self.shared.book.known(&id, |holding| holding.heard(quota, reply, now));
-                self.has.extend(held.map(|held| held.split(need)));
-            } else if reply.remaining < need {
-                let wait = self
-                    .shared
-                    .book
-                    .with(&id, now, |holding| holding.refused(quota, (need, open.cost), reply, now));
+            let (key, need) = (&open.ask.key, open.ask.demand.least);
+            if reply.granted < need && reply.remaining < need {
+                let refused =
+                    |holding: &mut Holding<Waits>| holding.refused(&key.quota, (need, open.cost), reply, now);
+                let wait = self.shared.with(key, now, refused);
                 refusal.get_or_insert((open, wait.unwrap_or(Some(reply.refill_in))));
+                continue;
+            }
+            self.shared.known(key, |holding| holding.heard(&key.quota, reply, now));
+            if reply.granted >= need {
+                self.has.extend(held.map(|held| held.split(need)));
             } else {
-                self.shared.book.known(&id, |holding| holding.heard(quota, reply, now));
                 is_short.get_or_insert((open, Some(Duration::ZERO)));
             }
         }
@@ -246,22 +249,19 @@ impl Request {
 
     /// Asks the policy of a quota about a request that its store does not answer.
     fn is_allowed(&mut self, open: &Open, now: MonoTime) -> bool {
-        let (quota, tenant, need) = (&open.ask.quota, &open.ask.tenant, open.ask.demand.least);
-        let is_allowed = match quota.on_store_error {
+        let (key, need) = (&open.ask.key, open.ask.demand.least);
+        let is_allowed = match key.quota.on_store_error {
             OnStoreError::Allow => true,
             OnStoreError::Deny => false,
             OnStoreError::AllowBounded => {
-                let id = self.shared.book.id(quota, tenant);
-                let allowed = self.shared.book.with(&id, now, |holding| holding.allow(quota, need, now));
+                let allowed = self.shared.with(key, now, |holding| holding.allow(&key.quota, need, now));
                 let ends = allowed.and_then(Result::ok);
-                let (quota, tenant) = (Arc::clone(quota), Arc::clone(tenant));
-                self.allowed.extend(ends.map(|ends| Allowed { quota, tenant, need, ends }));
+                self.allowed.extend(ends.map(|ends| Allowed { key: key.clone(), need, ends }));
                 ends.is_some()
             }
         };
-        let id = self.shared.book.id(quota, tenant);
-        self.shared.book.known(&id, Holding::forget);
-        self.shared.figures.degraded(quota.on_store_error);
+        self.shared.known(key, Holding::forget);
+        self.shared.figures.degraded(key.quota.on_store_error);
         is_allowed
     }
 
@@ -273,19 +273,17 @@ impl Request {
 
     /// Refuses, and takes nothing.
     fn refused(self, open: &Open, reason: Reason, retry_after: Option<Duration>) -> Exact {
-        for Allowed { quota, tenant, need, ends } in &self.allowed {
-            let id = self.shared.book.id(quota, tenant);
-            self.shared.book.known(&id, |holding| holding.disallow(*need, *ends));
+        for Allowed { key, need, ends } in &self.allowed {
+            self.shared.known(key, |holding| holding.disallow(*need, *ends));
         }
-        Exact::Refused { at: open.at, quota: Arc::clone(&open.ask.quota), reason, retry_after }
+        Exact::Refused { at: open.at, quota: Arc::clone(&open.ask.key.quota), reason, retry_after }
     }
 }
 
 impl Shared {
     /// Holds the tokens of an answer for the request that asked.
     fn hold(self: &Arc<Self>, ask: &Ask, granted: u64, refill_in: Duration, sent: MonoTime) -> Option<Held> {
-        let tokens = Tokens { count: granted, ends: lease_ends(&ask.quota, refill_in, sent) };
-        (granted > 0)
-            .then(|| Held::new(Arc::clone(self), Arc::clone(&ask.quota), Arc::clone(&ask.tenant), tokens))
+        let tokens = Tokens { count: granted, ends: lease_ends(&ask.key.quota, refill_in, sent) };
+        (granted > 0).then(|| Held::new(Arc::clone(self), ask.key.clone(), tokens))
     }
 }

@@ -44,7 +44,7 @@ pub(super) struct Ticket {
 
 /// The next act of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum Turn {
     /// The waiter has its verdict, which is counted.
     Decided(Verdict),
     /// The waiter is the first, and looks again at this time.
@@ -79,25 +79,25 @@ impl Queues {
         cost: u32,
         outlook: impl FnOnce() -> Outlook,
         decide: impl FnOnce() -> Verdict,
-    ) -> Step {
-        let Some(queue) = self.queues.get_mut(&ticket.key) else { return Step::Behind };
+    ) -> Turn {
+        let Some(queue) = self.queues.get_mut(&ticket.key) else { return Turn::Behind };
         if queue.line.front().is_none_or(|(first, _)| *first != ticket.number) {
-            return Step::Behind;
+            return Turn::Behind;
         }
         let outlook = outlook();
         if let Next::Look(then) = queue.pace.next(now, cost, outlook) {
-            return Step::Look(then);
+            return Turn::Look(then);
         }
         let verdict = decide();
         queue.pace.on_asked(now, cost, outlook.ratio, verdict.is_admit());
         match verdict {
-            Verdict::Admit => Step::Decided(verdict),
+            Verdict::Admit => Turn::Decided(verdict),
             Verdict::Refuse(refusal) => {
                 queue.refusal = Some(refusal);
                 match queue.pace.next(now, cost, outlook) {
-                    Next::Look(then) => Step::Look(then),
+                    Next::Look(then) => Turn::Look(then),
                     // A late timer makes up for an attempt.
-                    Next::Ask => Step::Look(now),
+                    Next::Ask => Turn::Look(now),
                 }
             }
         }

@@ -1,18 +1,19 @@
 //! Tests of waiting under tokio's paused clock: at once, in order, cancelled, bounded, with a cost and to the deadline.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use plimsoll_core::decision::Reason;
 use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::{Reason, Verdict};
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::report::Counts;
 use tokio::time::{Instant, sleep};
 
 use super::super::tests::with_keys;
-use super::queues::{Step, WAITERS_MAX};
+use super::queues::{Turn, WAITERS_MAX};
 use super::*;
 use crate::hot::directive_word::DirectiveWord;
+use crate::limiter::{KeyHandle, Limiter, Request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -46,6 +47,12 @@ impl Fixture {
         self.limiter.table.refill();
     }
 
+    /// Waits for an admission of the key.
+    fn wait(&self, cost: u32, time: Duration) -> impl Future<Output = Verdict> + use<> {
+        let (limiter, key) = (self.limiter.clone(), self.key.clone());
+        async move { limiter.check_async(&key.request().cost(cost).within(time)).await }
+    }
+
     fn counts(&self) -> Counts {
         self.key.counts()
     }
@@ -53,7 +60,8 @@ impl Fixture {
     /// Waiters now, admitted after a wait, timed out and overflowed.
     fn waits(&self) -> [u64; 4] {
         let waiting = &self.limiter.table.waiting;
-        [waiting.waiters(), waiting.admitted(), waiting.timed_out(), waiting.overflowed()]
+        let [admitted, timed_out, overflowed] = waiting.results().map(|(_, count)| count);
+        [waiting.waiters(), admitted, timed_out, overflowed]
     }
 
     /// Starts waits one after the other; each adds its number to the list when it is admitted.
@@ -65,7 +73,7 @@ impl Fixture {
         let order: Arc<Mutex<Vec<usize>>> = Arc::default();
         let mut tasks = Vec::new();
         for number in 0..n {
-            let (wait, order) = (self.key.admit_within(deadline), Arc::clone(&order));
+            let (wait, order) = (self.wait(1, deadline), Arc::clone(&order));
             tasks.push(tokio::spawn(async move {
                 let verdict = wait.await;
                 if verdict.is_admit() {
@@ -91,14 +99,17 @@ async fn request_is_admitted_at_once_where_nothing_is_refused() {
         let fixture = Fixture::new(word);
         let begun = Instant::now();
         for _ in 0..100 {
-            assert!(fixture.key.admit_within(Duration::ZERO).await.is_admit(), "{name}");
+            assert!(fixture.wait(1, Duration::ZERO).await.is_admit(), "{name}");
         }
         assert_eq!((begun.elapsed(), fixture.waits()), (Duration::ZERO, [0; 4]), "{name}");
         assert_eq!((fixture.counts().offered, fixture.counts().admitted()), (100, 100), "{name}");
     }
     let fixture = Fixture::new(word(1.0));
-    assert!(fixture.limiter.admit_within("", "acme", MINUTE).await.is_admit(), "an invalid bucket");
-    assert!(fixture.key.admit_n_within(0, MINUTE).await.is_admit(), "a cost of 0");
+    assert!(
+        fixture.limiter.check_async(&Request::new("", "acme").within(MINUTE)).await.is_admit(),
+        "an invalid bucket"
+    );
+    assert!(fixture.wait(0, MINUTE).await.is_admit(), "a cost of 0");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,9 +122,7 @@ async fn wait_ends_with_the_last_refusal_at_its_deadline() {
         let fixture = Fixture::new(word);
         for deadline in [Duration::ZERO, Duration::from_millis(37), MINUTE] {
             let begun = Instant::now();
-            let Verdict::Refuse(refusal) = fixture.key.admit_within(deadline).await else {
-                panic!("admitted")
-            };
+            let Verdict::Refuse(refusal) = fixture.wait(1, deadline).await else { panic!("admitted") };
             assert_eq!(refusal.reason(), reason);
             let late = begun.elapsed().saturating_sub(deadline);
             assert!(begun.elapsed() >= deadline && late <= Duration::from_millis(2), "{late:?} late");
@@ -169,15 +178,6 @@ async fn dropped_wait_gives_its_place_to_the_next_and_loses_no_admission() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_that_is_never_polled_takes_no_place() {
-    let fixture = Fixture::new(word(1.0));
-    drop(fixture.key.admit_within(MINUTE));
-    let _unpolled = fixture.key.admit_within(MINUTE);
-    assert!(!fixture.key.admit_within(Duration::from_secs(3)).await.is_admit());
-    assert!(fixture.counts().offered >= 1, "the first place was free");
-}
-
-#[tokio::test(start_paused = true)]
 async fn all_waiters_pass_when_refusals_end() {
     for after in [word(1.0).enforced(false), word(0.0), DirectiveWord::NOTHING] {
         let fixture = Fixture::new(word(1.0));
@@ -199,8 +199,11 @@ async fn waiter_beyond_the_bound_is_refused_at_once_and_not_counted_as_offered()
     let fixture = Fixture::new(word(1.0));
     let (tasks, _) = fixture.start(WAITERS_MAX, MINUTE).await;
     let (begun, offered) = (Instant::now(), fixture.counts().offered);
-    assert!(!fixture.key.admit_within(MINUTE).await.is_admit());
-    assert!(!fixture.limiter.admit_within("other", "acme", MINUTE).await.is_admit(), "of all keys together");
+    assert!(!fixture.wait(1, MINUTE).await.is_admit());
+    assert!(
+        !fixture.limiter.check_async(&Request::new("other", "acme").within(MINUTE)).await.is_admit(),
+        "of all keys together"
+    );
     assert_eq!((begun.elapsed(), fixture.counts().offered), (Duration::ZERO, offered));
     assert_eq!(fixture.waits(), [WAITERS_MAX as u64, 0, 0, 2]);
     tasks.into_iter().for_each(|task| task.abort());
@@ -212,7 +215,7 @@ async fn waiter_beyond_the_bound_is_refused_at_once_and_not_counted_as_offered()
 async fn cost_waits_for_all_its_tokens() {
     let fixture = Fixture::new(word(0.0).guarded(true));
     fixture.fill(0.0);
-    let wait = tokio::spawn(fixture.key.admit_n_within(10, MINUTE));
+    let wait = tokio::spawn(fixture.wait(10, MINUTE));
     tokio::task::yield_now().await;
     let before = fixture.counts().offered;
     for tokens in [3.0, 6.0, 9.0] {
@@ -229,16 +232,16 @@ async fn cost_waits_for_all_its_tokens() {
 #[tokio::test(start_paused = true)]
 async fn keys_wait_apart_and_paces_of_keys_without_waiters_are_bounded() {
     let fixture = Fixture::new(word(1.0));
-    let blocked = tokio::spawn(fixture.key.admit_within(MINUTE));
+    let blocked = tokio::spawn(fixture.wait(1, MINUTE));
     tokio::task::yield_now().await;
-    assert!(fixture.limiter.admit_within("free", "acme", MINUTE).await.is_admit());
+    assert!(fixture.limiter.check_async(&Request::new("free", "acme").within(MINUTE)).await.is_admit());
     let mut queues = Queues::default();
     for key in 0..10 * super::queues::PACES_MAX as u32 {
         let ticket = queues.enter(key).unwrap();
         let outlook = || pace::Outlook { is_enforced: true, ratio: 0.0, has_tokens: true, offered: 0 };
         assert_eq!(
             queues.step(MonoTime::ZERO, &ticket, 1, outlook, || Verdict::Admit),
-            Step::Decided(Verdict::Admit)
+            Turn::Decided(Verdict::Admit)
         );
         queues.leave(&ticket);
     }

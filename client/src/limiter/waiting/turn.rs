@@ -1,6 +1,7 @@
 //! The wait of one request: its place in the queue, and the timer around it. A wait that is dropped gives its place
 //! up and lets the next one ask.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_core::decision::Verdict;
@@ -8,52 +9,63 @@ use plimsoll_core::quantity::MonoTime;
 
 use super::Waiting;
 use super::pace::Outlook;
-use super::queues::{Step, Ticket};
-use crate::limiter::KeyHandle;
-use crate::limiter::handles::decide_n;
+use super::queues::{Queues, Ticket, Turn as Next};
+use crate::hot::rng::DrawSource;
+use crate::hot::thread_counters::Outcome;
+use crate::limiter::handles::thread_ctx;
+use crate::limiter::layered::{Asking, Step};
+use crate::limiter::{KeyHandle, Limiter, Request};
 
 /// A place in a queue, which is given up when this is dropped.
-struct Turn<'a> {
-    key: &'a KeyHandle,
+struct Place<'a> {
+    waiting: &'a Waiting,
     ticket: Ticket,
-    cost: u32,
     /// True once the wait has been counted as one.
     has_waited: bool,
 }
 
-/// Waits until a request is admitted, or `deadline`, a time of the queues' clock, has passed.
-pub(super) async fn wait(key: KeyHandle, cost: u32, deadline: MonoTime) -> Verdict {
-    if cost == 0 {
-        return Verdict::Admit;
-    }
-    let waiting = &key.table.waiting;
+/// Waits until a request of a key is admitted by coin and guard, at most for `time`, and then for its quotas.
+pub(in crate::limiter) async fn wait(
+    limiter: &Limiter,
+    key: &KeyHandle,
+    request: &Request<'_>,
+    time: Duration,
+) -> Verdict {
+    let waiting = &limiter.table.waiting;
+    let deadline = waiting.now() + time;
     let Some(ticket) = waiting.queues().enter(key.place.key) else {
-        waiting.overflow();
-        return key.refusal(cost);
+        waiting.overflowed.fetch_add(1, Ordering::Relaxed);
+        return refusal(key, request.cost);
     };
-    let mut turn = Turn { key: &key, ticket, cost, has_waited: false };
+    let mut place = Place { waiting, ticket, has_waited: false };
     loop {
-        let (now, step) = turn.step();
-        let then = match step {
-            Step::Decided(verdict) => {
-                turn.end(verdict);
-                return verdict;
+        let now = waiting.now();
+        let mut asking = None;
+        let next = step(&mut waiting.queues(), now, &place.ticket, limiter, key, request, &mut asking);
+        let then = match next {
+            Next::Decided(verdict) => {
+                place.end(verdict);
+                drop(place);
+                return match asking {
+                    Some(asking) => asking.await.verdict,
+                    None => verdict,
+                };
             }
             _ if now >= deadline => {
-                let refusal = waiting.queues().leave(&turn.ticket);
-                let verdict = refusal.map_or_else(|| key.refusal(cost), Verdict::Refuse);
-                turn.end(verdict);
+                let refused = waiting.queues().leave(&place.ticket);
+                let verdict = refused.map_or_else(|| refusal(key, request.cost), Verdict::Refuse);
+                place.end(verdict);
                 return verdict;
             }
-            Step::Look(then) => Some(then.min(deadline)),
-            Step::Behind => None,
+            Next::Look(then) => Some(then.min(deadline)),
+            Next::Behind => None,
         };
-        turn.begin_to_wait();
+        place.begin_to_wait();
         match then {
             Some(then) => waiting.sleep_until(then).await,
             None => {
                 tokio::select! {
-                    () = turn.ticket.first.notified() => {}
+                    () = place.ticket.first.notified() => {}
                     () = waiting.sleep_until(deadline) => {}
                 }
             }
@@ -61,49 +73,67 @@ pub(super) async fn wait(key: KeyHandle, cost: u32, deadline: MonoTime) -> Verdi
     }
 }
 
-impl Turn<'_> {
-    /// Asks if the time has come. The decision and its consequence for the queue are one step under the lock.
-    fn step(&self) -> (MonoTime, Step) {
-        let waiting = &self.key.table.waiting;
-        let now = waiting.now();
-        let outlook = || self.key.outlook(self.cost);
-        let decide = || decide_n(&self.key.table, self.key.target(), self.cost);
-        (now, waiting.queues().step(now, &self.ticket, self.cost, outlook, decide))
-    }
+/// Asks if the time has come. The decision and its consequence for the queue are one step under the lock.
+fn step(
+    queues: &mut Queues,
+    now: MonoTime,
+    ticket: &Ticket,
+    limiter: &Limiter,
+    key: &KeyHandle,
+    request: &Request<'_>,
+    asking: &mut Option<Asking>,
+) -> Next {
+    let decide = || match limiter.begin(request, true) {
+        Step::Decided(decided) => decided.verdict,
+        Step::Asking(question) => {
+            *asking = Some(question);
+            Verdict::Admit
+        }
+    };
+    queues.step(now, ticket, request.cost, || outlook(key, request.cost), decide)
+}
 
+/// Returns what a waiter can see of the key without being counted.
+fn outlook(key: &KeyHandle, cost: u32) -> Outlook {
+    let target = key.target();
+    Outlook {
+        is_enforced: target.word().is_enforced(),
+        ratio: target.word().ratio().as_f64(),
+        has_tokens: key.table.has_tokens(target, cost),
+        offered: key.table.counters.counts(key.place.key).offered,
+    }
+}
+
+/// Returns a refusal that is not counted, for a request that never asked.
+fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
+    let (target, table) = (key.target(), &key.table);
+    let outcome = if table.has_tokens(target, cost) { Outcome::Dropped } else { Outcome::GuardDropped };
+    let word = target.word();
+    Verdict::Refuse(word.refusal(word.reason(outcome), thread_ctx(table).draws.jitter()))
+}
+
+impl Place<'_> {
     fn begin_to_wait(&mut self) {
         if !std::mem::replace(&mut self.has_waited, true) {
-            self.key.table.waiting.begun();
+            self.waiting.begun.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Counts the end of a wait that has been counted as one.
-    fn end(&mut self, verdict: Verdict) {
+    /// Counts the result of a wait that has been counted as one.
+    fn end(&self, verdict: Verdict) {
         if self.has_waited {
-            self.key.table.waiting.decided(verdict);
+            let admitted = verdict.is_admit();
+            let count = if admitted { &self.waiting.admitted } else { &self.waiting.timed_out };
+            count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let waiting = &self.key.table.waiting;
-        waiting.queues().leave(&self.ticket);
+        self.waiting.queues().leave(&self.ticket);
         if self.has_waited {
-            waiting.ended();
-        }
-    }
-}
-
-impl KeyHandle {
-    /// Returns what a waiter can see of the key without being counted.
-    fn outlook(&self, cost: u32) -> Outlook {
-        let target = self.target();
-        Outlook {
-            is_enforced: target.word().is_enforced(),
-            ratio: target.word().ratio().as_f64(),
-            has_tokens: self.table.has_tokens(target, cost),
-            offered: self.table.counters.counts(self.place.key).offered,
+            self.waiting.ended.fetch_add(1, Ordering::Release);
         }
     }
 }
@@ -115,10 +145,5 @@ impl Waiting {
             Some(then) => tokio::time::sleep_until(then).await,
             None => std::future::pending().await,
         }
-    }
-
-    /// Returns the time `span` from now, by the queues' clock.
-    pub(super) fn after(&self, span: Duration) -> MonoTime {
-        self.now() + span
     }
 }

@@ -28,27 +28,28 @@ struct Tally {
 
 impl Tally {
     fn plus(self, other: Self) -> Self {
-        Self { counts: self.counts.plus(other.counts), by_quotas: self.by_quotas.plus(other.by_quotas) }
+        let by_quotas = std::array::from_fn(|at| self.by_quotas[at].saturating_add(other.by_quotas[at]));
+        Self { counts: self.counts.plus(other.counts), by_quotas }
     }
 
     fn since(self, earlier: Self) -> Self {
-        let by_quotas = self.by_quotas.since(earlier.by_quotas);
+        let by_quotas = std::array::from_fn(|at| self.by_quotas[at].saturating_sub(earlier.by_quotas[at]));
         Self { counts: self.counts.since(earlier.counts), by_quotas }
     }
 
     /// Returns the requests by result.
     fn results(self) -> [(&'static str, u64); 8] {
-        let Self { counts, by_quotas } = self;
+        let Self { counts, by_quotas: [exceeded, degraded, would_exceeded, would_degraded, repeated] } = self;
         let by_quota = counts.quota_dropped.saturating_add(counts.would_quota_dropped);
         [
             ("admit", counts.passed().saturating_sub(by_quota)),
             ("drop", counts.dropped),
             ("guard_drop", counts.guard_dropped),
             ("would_drop", counts.would_dropped),
-            ("quota_drop", by_quotas.exceeded),
-            ("quota_degraded", by_quotas.degraded),
-            ("would_quota_drop", by_quotas.would_exceeded.saturating_add(by_quotas.would_degraded)),
-            ("quota_repeated", by_quotas.repeated),
+            ("quota_drop", exceeded),
+            ("quota_degraded", degraded),
+            ("would_quota_drop", would_exceeded.saturating_add(would_degraded)),
+            ("quota_repeated", repeated),
         ]
     }
 }

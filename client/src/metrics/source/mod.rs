@@ -49,14 +49,7 @@ const LIMITER: [Metric<Source>; 5] = [
         &["result"],
         "Calls that were not admitted at once and have ended, by result: `admitted`, `timed_out` at their deadline, \
          `overflowed` because too many waited.",
-        |source| {
-            let waiting = &source.limiter.table.waiting;
-            rows([
-                (["admitted"], waiting.admitted()),
-                (["timed_out"], waiting.timed_out()),
-                (["overflowed"], waiting.overflowed()),
-            ])
-        },
+        |source| rows(source.limiter.table.waiting.results().map(|(result, waits)| ([result], waits))),
     ),
 ];
 

@@ -181,10 +181,10 @@ impl Format {
     pub(in crate::middleware) const DEFAULT: Self = Self { form: RefusalFormat::DEFAULT, respond: None };
 
     /// Makes the response to a refused request.
-    pub(super) fn response(&self, refused: &Refused<'_>) -> Response<Bytes> {
+    pub(in crate::middleware) fn response(&self, refused: &Refused<'_>) -> Response<Bytes> {
         match &self.respond {
             Some(respond) => respond(refused),
-            None => refused.response(),
+            None => refused.bytes(),
         }
     }
 }

@@ -16,14 +16,6 @@ pub use format::{RateLimitHeaders, RefusalFormat, RefusalOf};
 pub use limit_fields::quota_fields;
 pub use refused::Refused;
 
-use std::time::SystemTime;
-
-use bytes::Bytes;
-use http::Response;
-
-use super::Head;
-use super::extract::RefusedBy;
-
 /// The `domain` of the `ErrorInfo` in gRPC refusals.
 pub const ERROR_DOMAIN: &str = "plimsoll.dev";
 
@@ -31,13 +23,3 @@ pub const ERROR_DOMAIN: &str = "plimsoll.dev";
 const PATH_BYTES_MAX: usize = 1_024;
 
 const RATE_LIMIT_REASON: &str = "x-ratelimit-reason";
-
-/// Makes the response to a request that was refused at a time.
-pub(super) fn response(
-    format: &Format,
-    request: Head<'_>,
-    by: &RefusedBy,
-    at: SystemTime,
-) -> Response<Bytes> {
-    format.response(&Refused::new(&format.form, request, by, at))
-}

@@ -6,15 +6,16 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_TYPE;
+use http_body_util::Full;
 use plimsoll_core::decision::Reason;
+use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
 use super::{RefusalFormat, RefusalOf, grpc, problem};
-use crate::BucketHandle;
 use crate::middleware::Head;
-use crate::middleware::extract::RefusedBy;
+use crate::middleware::decide::RefusedBy;
 
-/// A refused request, for a service with [responses of its own](crate::middleware::LoadShedLayer::refuse_with).
+/// A refused request, for a service with [responses of its own](crate::middleware::PlimsollLayer::refuse_with).
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     pub(super) request: Head<'a>,
@@ -23,10 +24,15 @@ pub struct Refused<'a> {
 }
 
 impl<'a> Refused<'a> {
-    pub(super) fn new(form: &'a RefusalFormat, request: Head<'a>, by: &'a RefusedBy, at: SystemTime) -> Self {
-        let RefusedBy { refusal, bucket, quota } = by;
-        let limit = bucket.as_ref().and_then(BucketHandle::limit);
-        let bucket = bucket.as_ref().map(BucketHandle::name);
+    pub(in crate::middleware) fn new(
+        form: &'a RefusalFormat,
+        request: Head<'a>,
+        by: &'a RefusedBy,
+        at: SystemTime,
+    ) -> Self {
+        let RefusedBy { refusal, table, recorder, quota } = by;
+        let bucket = table.responses.name(recorder.bucket());
+        let limit = table.limits.get(recorder.bucket()).per_second().map(Rate::per_second);
         let of = RefusalOf { refusal: *refusal, bucket, limit, quota: quota.as_deref(), at };
         Self { request, of, form }
     }
@@ -50,8 +56,7 @@ impl<'a> Refused<'a> {
         self.of.refusal.retry_after()
     }
 
-    /// Returns the name of the bucket that refused the request; `None` where an [`Extract`](crate::middleware::Extract)
-    /// returned a verdict alone.
+    /// Returns the name of the bucket that refused the request; `None` for one that the service has not declared.
     #[must_use]
     pub fn bucket(&self) -> Option<&'a str> {
         self.of.bucket
@@ -80,7 +85,11 @@ impl<'a> Refused<'a> {
 
     /// Returns the response without a closure, which a closure may adapt: a problem document, or a gRPC status.
     #[must_use]
-    pub fn response(&self) -> Response<Bytes> {
+    pub fn response(&self) -> Response<Full<Bytes>> {
+        self.bytes().map(Full::new)
+    }
+
+    pub(super) fn bytes(&self) -> Response<Bytes> {
         if self.is_grpc() {
             grpc::response(self.form, &self.of)
         } else {

@@ -3,5 +3,5 @@
 mod body;
 mod outcome;
 
-pub use body::{EitherBody, LoadShedBody, ResponseBody, SameBody};
+pub use body::{EitherBody, PlimsollBody, ResponseBody, SameBody};
 pub(super) use outcome::{Outcome, ending_of};

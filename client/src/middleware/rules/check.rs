@@ -1,9 +1,8 @@
 //! The checks of a list of rules: what could never apply is an error at the start, and not a limit that is missing.
 
-use super::error::{PathFault, RulesError};
+use super::error::RulesError;
 use super::pattern::PathPattern;
 use super::rule::Rule;
-use super::template::Template;
 
 /// A rule with its place in the list and its pattern.
 #[derive(Clone, Debug)]
@@ -21,13 +20,10 @@ impl Checked {
         let name = rule.describe(number);
         let path = rule.path.as_ref().map(|(kind, text)| PathPattern::parse(*kind, text));
         let path = path.transpose().map_err(|fault| RulesError::Path { rule: name.clone(), fault })?;
-        if let Some(fault) = rule.route_template().and_then(fault_of_route) {
-            return Err(RulesError::Route { rule: name, fault });
-        }
         if rule.methods.as_ref().is_some_and(Vec::is_empty) {
             return Err(RulesError::NoMethods { rule: name });
         }
-        let has_condition = path.is_some() || rule.route_template().is_some() || rule.methods.is_some();
+        let has_condition = path.is_some() || rule.methods.is_some();
         if rule.is_last && has_condition {
             return Err(RulesError::OtherwiseWithCondition { rule: name });
         }
@@ -42,13 +38,11 @@ impl Checked {
         let of_path = self.path.as_ref().is_none_or(|path| {
             path.is_everything() || other.path.as_ref().is_some_and(|other| path.covers(other))
         });
-        let of_route =
-            self.rule.route_template().is_none_or(|route| other.rule.route_template() == Some(route));
         let of_methods = self.rule.methods.as_ref().is_none_or(|methods| {
             let others = other.rule.methods.as_ref();
             others.is_some_and(|others| others.iter().all(|method| methods.contains(method)))
         });
-        of_path && of_route && of_methods
+        of_path && of_methods
     }
 
     pub(super) fn name(&self) -> String {
@@ -101,12 +95,6 @@ fn never_applied(checked: &[Checked]) -> impl Iterator<Item = (&Checked, RulesEr
         };
         Some((later, error))
     })
-}
-
-/// Returns the fault of a template that no router has. A router may have been set to take colons of old versions
-/// literally.
-fn fault_of_route(route: &str) -> Option<PathFault> {
-    Template::parse(route).err().filter(|fault| *fault != PathFault::Colon)
 }
 
 #[cfg(test)]
@@ -227,33 +215,5 @@ mod tests {
                 "{earlier:?} {later:?}"
             );
         }
-    }
-
-    #[cfg(feature = "axum")]
-    #[test]
-    fn route_is_compared_as_a_whole() {
-        let route = |route| Rule::bucket("a").route(route);
-        for (earlier, later, is_reachable) in [
-            (route("/a/{id}"), route("/a/{id}"), false),
-            (route("/a/{id}"), route("/a/{id}").methods([Method::GET]), false),
-            (Rule::bucket("b"), route("/a"), false),
-            (route("/a/{id}"), route("/a/{other}"), true),
-            (route("/a"), Rule::bucket("b").path("/a"), true),
-            (Rule::bucket("b").path("/a"), route("/a"), true),
-        ] {
-            assert_eq!(
-                check([earlier.clone(), later.clone()]).is_ok(),
-                is_reachable,
-                "{earlier:?} {later:?}"
-            );
-        }
-        for bad in ["", "orders", "/orders/*", "/orders/{id"] {
-            let error = fails([route(bad)]);
-            assert!(
-                error.starts_with(&format!("rule 1 (bucket `a`, route `{bad}`): no router has")),
-                "{error}"
-            );
-        }
-        assert!(check([route("/orders/:id")]).is_ok(), "taken by a router without checks for old syntax");
     }
 }

@@ -31,14 +31,6 @@ pub enum RulesError {
         /// The fault.
         fault: PathFault,
     },
-    /// The route template of a rule is malformed, so that no router has it.
-    #[error("{rule}: no router has this route: {fault}")]
-    Route {
-        /// The rule.
-        rule: String,
-        /// The fault.
-        fault: PathFault,
-    },
     /// A rule has an empty list of methods.
     #[error(
         "{rule}: the list of methods is empty, so that no request matches: name one, or leave `methods` out for all"

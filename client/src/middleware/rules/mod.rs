@@ -2,8 +2,6 @@
 
 mod check;
 mod error;
-#[cfg(feature = "axum")]
-mod outside;
 mod pattern;
 mod readings;
 mod resolved;
@@ -14,15 +12,11 @@ mod template;
 pub use error::{PathFault, RulesError};
 pub use rule::Rule;
 
-use std::sync::Arc;
-
 use readings::each_reading;
 use resolved::{Resolved, Target};
 
-use super::request::trace::trace_of;
-use super::{Charge, Decision, Extract, Head, Pass, Tenant, stacked};
-use crate::hot::table::Table;
-use crate::{KeyRequest, Limiter};
+use super::{Head, Pass, Tenant};
+use crate::{Limiter, Request};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 ///
@@ -31,14 +25,14 @@ use crate::{KeyRequest, Limiter};
 /// of it: decoded any number of times, with backslashes as slashes, without the parameters of segments, with slashes
 /// merged and with dot segments resolved, in any order. The first rule that matches any of them applies, so the
 /// strictest is listed first, and a request is unlimited only if it is by all of them. The first limited rule whose method
-/// and route match applies to a path with more readings than a service has a use for: more than 128, or more than 8 KiB
+/// matches applies to a path with more readings than a service has a use for: more than 128, or more than 8 KiB
 /// of them and eight times its length. Case counts unless it is [ignored](Self::ignore_case), and a trailing slash counts.
 ///
 /// With the feature `axum`, a layer inside of a nested router compares both the path without the prefix that the router
 /// has stripped and the whole one.
 #[derive(Clone, Debug)]
 pub struct Rules {
-    table: Arc<Table>,
+    pub(super) limiter: Limiter,
     tenant: Tenant,
     rules: Vec<Resolved>,
     limits_preflights: bool,
@@ -46,10 +40,6 @@ pub struct Rules {
     /// True if any rule has a condition on paths, for which the whole path is needed.
     #[cfg(feature = "axum")]
     has_path: bool,
-    #[cfg(feature = "axum")]
-    has_route: bool,
-    #[cfg(feature = "axum")]
-    outside: outside::Outside,
 }
 
 /// The result of comparing a request with the rules.
@@ -74,16 +64,12 @@ impl Rules {
         let rules = check::check(rules)?.into_iter().map(|rule| Resolved::new(limiter, &tenant, rule));
         let rules = rules.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
-            table: Arc::clone(&limiter.table),
+            limiter: limiter.clone(),
             tenant,
             limits_preflights: false,
             ignores_case: false,
             #[cfg(feature = "axum")]
             has_path: rules.iter().any(Resolved::has_path),
-            #[cfg(feature = "axum")]
-            has_route: rules.iter().any(|rule| rule.route().is_some()),
-            #[cfg(feature = "axum")]
-            outside: outside::Outside::default(),
             rules,
         })
     }
@@ -116,15 +102,15 @@ impl Rules {
     /// Compares a request with the rules, by all readings of its path.
     fn matched(&self, request: Head<'_>) -> Matched<'_> {
         #[cfg(feature = "axum")]
-        let (whole, route) = (self.whole_path(request), self.route_of(request));
+        let whole = self.whole_path(request);
         #[cfg(not(feature = "axum"))]
-        let (whole, route) = (None, None);
+        let whole = None;
         let mut first: Option<(usize, &Target)> = None;
         let mut all_unlimited = true;
         let path = request.uri.path().as_bytes();
         let is_complete = each_reading(path, whole, self.ignores_case, |reading| {
             let mut rules = self.rules.iter().enumerate();
-            let rule = rules.find(|(_, rule)| rule.matches(request.method, route, reading));
+            let rule = rules.find(|(_, rule)| rule.matches(request.method, reading));
             all_unlimited &= rule.is_some();
             let Some((index, Some(target))) = rule.map(|(index, rule)| (index, rule.target())) else {
                 return;
@@ -135,7 +121,7 @@ impl Rules {
         });
         if !is_complete {
             // A reading that was left out may match any of them.
-            let rules = self.rules.iter().filter(|rule| rule.matches_but_for_path(request.method, route));
+            let rules = self.rules.iter().filter(|rule| rule.takes(request.method));
             if let Some(target) = rules.filter_map(Resolved::target).next() {
                 return Matched::Limited(target);
             }
@@ -157,33 +143,28 @@ impl Rules {
         (whole != request.uri.path()).then_some(whole.as_bytes())
     }
 
-    /// Returns the route that a router has chosen for a request, if any rule asks for one.
-    #[cfg(feature = "axum")]
-    fn route_of<'a>(&self, request: Head<'a>) -> Option<&'a str> {
-        if !self.has_route {
-            return None;
-        }
-        let routes = || self.rules.iter().filter_map(Resolved::route).map(str::to_owned);
-        let route = request.extensions.get::<axum::extract::MatchedPath>();
-        if route.is_some() {
-            self.outside.note_route(&self.table, routes());
-        } else {
-            let in_router = request.extensions.get::<axum::extract::OriginalUri>().is_some();
-            self.outside.note_routeless(&self.table, in_router, routes());
-        }
-        route.map(axum::extract::MatchedPath::as_str)
-    }
-
     /// Compares a request with the rules for a caller that decides by itself, such as one that answers for other
-    /// services: calls `with` with the request's key, or returns why the request passes without a decision, which is
-    /// counted as for a layer.
+    /// services: calls `with` with what the request counts for, or returns why the request passes without a decision, which
+    /// is counted as for a layer.
     ///
     /// # Errors
     /// When no rule matches the request, a rule exempts it, or it is a CORS preflight.
-    pub fn ask<R>(&self, request: Head<'_>, with: impl FnOnce(KeyRequest<'_>) -> R) -> Result<R, Pass> {
-        let target = self.target(request).inspect_err(|pass| self.table.passes.count(*pass))?;
-        let (bucket, cost) = (target.bucket.name(), target.cost(request));
-        Ok(self.tenant.with(request, |tenant| with(KeyRequest { bucket, tenant, cost })))
+    pub fn ask<R>(&self, head: Head<'_>, with: impl FnOnce(&Request<'_>) -> R) -> Result<R, Pass> {
+        self.ask_uncounted(head, with).inspect_err(|pass| self.limiter.table.passes.count(*pass))
+    }
+
+    #[inline]
+    pub(in crate::middleware) fn ask_uncounted<R>(
+        &self,
+        head: Head<'_>,
+        with: impl FnOnce(&Request<'_>) -> R,
+    ) -> Result<R, Pass> {
+        let target = self.target(head)?;
+        let cost = target.cost(head);
+        Ok(match &target.key {
+            Some(key) => with(&Request::of_key(key).cost(cost)),
+            None => self.tenant.with(head, |tenant| with(&Request::new(&target.bucket, tenant).cost(cost))),
+        })
     }
 
     /// Returns the target of a request, or the reason why it has none.
@@ -201,43 +182,6 @@ impl Rules {
 
     fn is_exempt(&self, request: Head<'_>) -> bool {
         !self.limits_preflights && request.is_preflight()
-    }
-}
-
-impl Extract for Rules {
-    fn extract(&self, request: Head<'_>) -> Option<Charge> {
-        let target = self.target(request).ok()?;
-        let key = target.key().cloned();
-        let key = key.unwrap_or_else(|| self.tenant.with(request, |tenant| target.bucket.key(tenant)));
-        Some(Charge::new(key, target.cost(request)))
-    }
-
-    fn decide(&self, request: Head<'_>) -> Decision {
-        let target = match self.target(request) {
-            Ok(target) => target,
-            Err(pass) => return Decision::passed(&self.table, pass),
-        };
-        let bucket = &target.bucket;
-        if stacked::is_counted(request, &bucket.table, bucket.place.bucket) {
-            return Decision::passed(&self.table, Pass::CountedBefore);
-        }
-        let (cost, trace) = (target.cost(request), || trace_of(request));
-        match target.key() {
-            Some(key) => {
-                if let Some(step) = key.step_by_quotas(cost, trace) {
-                    return Decision::of_step(step, key.recorder(), || bucket.clone());
-                }
-                let verdict = key.admit_cost_by_trace(cost, trace);
-                Decision::of(verdict, || key.recorder(), || bucket.clone())
-            }
-            None => self.tenant.with(request, |tenant| {
-                if let Some(step) = bucket.step_by_quotas(tenant, cost, trace) {
-                    return Decision::of_step(step, bucket.recorder_of(tenant), || bucket.clone());
-                }
-                let verdict = bucket.admit_cost_by_trace(tenant, cost, trace);
-                Decision::of(verdict, || bucket.recorder_of(tenant), || bucket.clone())
-            }),
-        }
     }
 }
 

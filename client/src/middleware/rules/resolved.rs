@@ -7,13 +7,13 @@ use super::error::RulesError;
 use super::pattern::PathPattern;
 use super::readings::Reading;
 use super::rule::Cost;
+use crate::limiter::KeyHandle;
 use crate::middleware::{Head, Tenant};
-use crate::{BucketHandle, KeyHandle, Limiter};
+use crate::{BucketHandle, Limiter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
     path: Option<PathPattern>,
-    route: Option<String>,
     methods: Option<Vec<Method>>,
     /// Absent for requests that are unlimited.
     target: Option<Target>,
@@ -24,7 +24,7 @@ pub(super) struct Resolved {
 pub(super) struct Target {
     pub(super) bucket: BucketHandle,
     /// The key of every request, where all requests have one tenant.
-    key: Option<KeyHandle>,
+    pub(super) key: Option<KeyHandle>,
     cost: Option<Cost>,
 }
 
@@ -32,7 +32,6 @@ impl Resolved {
     /// Declares the bucket of a rule.
     pub(super) fn new(limiter: &Limiter, tenant: &Tenant, checked: Checked) -> Result<Self, RulesError> {
         let name = checked.name();
-        let route = checked.rule.route_template().map(str::to_owned);
         let Checked { rule, path, .. } = checked;
         let target = match rule.bucket {
             None => None,
@@ -40,24 +39,23 @@ impl Resolved {
                 let bucket = limiter.bucket(&bucket);
                 let bucket = bucket.map_err(|source| RulesError::Bucket { rule: name, source })?;
                 bucket.table.responses.prepare(bucket.place.bucket as usize);
-                let key = tenant.constant_name().map(|tenant| bucket.key(tenant));
+                let key = tenant.constant.as_deref().map(|tenant| bucket.resolve(tenant));
                 Some(Target { bucket, key, cost: rule.cost })
             }
         };
-        Ok(Self { path, route, methods: rule.methods, target })
+        Ok(Self { path, methods: rule.methods, target })
     }
 
     #[inline]
-    pub(super) fn matches(&self, method: &Method, route: Option<&str>, reading: Reading<'_>) -> bool {
+    pub(super) fn matches(&self, method: &Method, reading: Reading<'_>) -> bool {
         let path = self.path.as_ref();
         path.is_none_or(|path| reading.any(|text| path.matches(text, reading.is_decoded)))
-            && self.matches_but_for_path(method, route)
+            && self.takes(method)
     }
 
     #[inline]
-    pub(super) fn matches_but_for_path(&self, method: &Method, route: Option<&str>) -> bool {
+    pub(super) fn takes(&self, method: &Method) -> bool {
         self.methods.as_ref().is_none_or(|methods| methods.contains(method))
-            && self.route.as_ref().is_none_or(|of_rule| route == Some(&**of_rule))
     }
 
     pub(super) fn lower_path(&mut self) {
@@ -72,19 +70,9 @@ impl Resolved {
     pub(super) const fn has_path(&self) -> bool {
         self.path.is_some()
     }
-
-    #[cfg(feature = "axum")]
-    pub(super) fn route(&self) -> Option<&str> {
-        self.route.as_deref()
-    }
 }
 
 impl Target {
-    /// Returns the key of every request, where all requests have one tenant.
-    pub(super) const fn key(&self) -> Option<&KeyHandle> {
-        self.key.as_ref()
-    }
-
     /// Returns the number of requests that a request counts as.
     #[inline]
     pub(super) fn cost(&self, request: Head<'_>) -> u32 {

@@ -19,8 +19,6 @@ pub struct Rule {
     pub(super) bucket: Option<String>,
     pub(super) is_last: bool,
     pub(super) path: Option<(Kind, String)>,
-    #[cfg(feature = "axum")]
-    pub(super) route: Option<String>,
     pub(super) methods: Option<Vec<Method>>,
     pub(super) cost: Option<Cost>,
 }
@@ -43,15 +41,7 @@ impl Rule {
     }
 
     fn new(bucket: Option<&str>, is_last: bool) -> Self {
-        Self {
-            bucket: bucket.map(str::to_owned),
-            is_last,
-            path: None,
-            #[cfg(feature = "axum")]
-            route: None,
-            methods: None,
-            cost: None,
-        }
+        Self { bucket: bucket.map(str::to_owned), is_last, path: None, methods: None, cost: None }
     }
 
     /// Restricts the rule to the paths of a template in the syntax of axum 0.8: `/orders`, `/orders/{id}` for one segment
@@ -80,19 +70,6 @@ impl Rule {
         self
     }
 
-    /// Restricts the rule to a route of an axum router by its template, such as `/orders/{id}`. The rule matches
-    /// exactly the requests that the router sends to the route. In a nested router the template is the whole one, with
-    /// the prefixes of all routers around it.
-    ///
-    /// It needs a layer inside of the router, by `Router::layer` or `Router::route_layer`: before the router has chosen
-    /// a route, no request matches. A layer outside is logged, and in
-    /// [`Limiter::setup_problems`](crate::Limiter::setup_problems).
-    #[cfg(feature = "axum")]
-    pub fn route(mut self, template: &str) -> Self {
-        self.route = Some(template.to_owned());
-        self
-    }
-
     /// Restricts the rule to these methods, so that reads and writes can have different buckets.
     pub fn methods(mut self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.methods = Some(methods.into_iter().collect());
@@ -115,14 +92,6 @@ impl Rule {
         self
     }
 
-    /// Returns the route, with the feature `axum`.
-    pub(super) fn route_template(&self) -> Option<&str> {
-        #[cfg(feature = "axum")]
-        return self.route.as_deref();
-        #[cfg(not(feature = "axum"))]
-        return None;
-    }
-
     /// Names the rule by its place in the list and its parts.
     pub(super) fn describe(&self, number: usize) -> String {
         format!("rule {number} ({})", self.parts())
@@ -135,7 +104,6 @@ impl Rule {
             (Some(bucket), true) => format!("bucket `{bucket}` otherwise"),
         }];
         parts.extend(self.path.as_ref().map(|(kind, text)| format!("{} `{text}`", kind.as_str())));
-        parts.extend(self.route_template().map(|route| format!("route `{route}`")));
         parts.extend(self.methods.as_ref().map(|methods| {
             let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
             format!("methods {}", methods.join(" "))

@@ -3,11 +3,12 @@
 use http::Method;
 
 use super::*;
-use crate::COST_MAX;
-use crate::{BucketError, KeyHandle};
+use crate::internals::KeyHandle;
+use crate::middleware::decide::Decider;
+use crate::{BucketError, COST_MAX};
 
 fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
-    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
     Rules::new(&limiter, Tenant::default(), rules)
 }
 
@@ -20,7 +21,8 @@ fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
 
 fn key_of(rules: &Rules, bucket: &str) -> KeyHandle {
     let buckets = rules.rules.iter().filter_map(|rule| Some(&rule.target()?.bucket));
-    let mut buckets = buckets.filter(|of| rules.table.responses.name(of.place.bucket) == Some(bucket));
+    let mut buckets =
+        buckets.filter(|of| rules.limiter.table.responses.name(of.place.bucket) == Some(bucket));
     buckets.next().unwrap().key("default")
 }
 
@@ -192,9 +194,9 @@ fn request_that_passes_is_counted_by_its_reason() {
         let request = http::Request::builder().uri(uri);
         let request = if is_preflight { preflight(request) } else { request };
         let request = request.body(()).unwrap();
-        rules.decide(Head::of(&request));
+        Decider::Rules(rules.clone()).decide(Head::of(&request));
         assert_eq!(
-            rules.extract(Head::of(&request)).is_some(),
+            rules.ask_uncounted(Head::of(&request), |_| ()).is_ok(),
             uri == "/cart" && (!is_preflight || rules.limits_preflights)
         );
     };
@@ -208,7 +210,7 @@ fn request_that_passes_is_counted_by_its_reason() {
     ] {
         sent(&rules, uri, is_preflight);
     }
-    let passed = |rules: &Rules| Pass::ALL.map(|pass| rules.table.passes.total(pass));
+    let passed = |rules: &Rules| Pass::ALL.map(|pass| rules.limiter.table.passes.total(pass));
     assert_eq!(passed(&rules), [3, 1, 1, 0]);
     assert_eq!(key_of(&rules, "cart").counts().offered, 1);
     let rules = rules.limit_preflights();
@@ -220,7 +222,7 @@ fn request_that_passes_is_counted_by_its_reason() {
 fn request_counts_as_its_cost_within_bounds() {
     let cost = |request: Head<'_>| request.header("x-cost").and_then(|cost| cost.parse().ok()).unwrap_or(7);
     let by_name = Tenant::from_fn(|_| Some("default"));
-    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
     for tenant in [Tenant::default(), by_name] {
         let rules = Rules::new(&limiter, tenant, [Rule::bucket("export").cost(cost)]).unwrap();
         let key = limiter.bucket("export").unwrap().key("default");
@@ -238,30 +240,27 @@ fn request_counts_as_its_cost_within_bounds() {
             let request = header.iter().fold(request, |request, cost| request.header("x-cost", *cost));
             let request = request.body(()).unwrap();
             let before = key.counts().offered;
-            rules.decide(Head::of(&request));
+            Decider::Rules(rules.clone()).decide(Head::of(&request));
             assert_eq!(key.counts().offered - before, expected, "{header:?}");
-            let cost = rules.extract(Head::of(&request)).unwrap().cost();
+            let cost = rules.ask(Head::of(&request), |request| request.cost).unwrap();
             assert_eq!(u64::from(cost.min(COST_MAX)), expected, "quotas take the whole cost");
         }
     }
 }
 
 #[test]
-fn closure_returns_a_key_or_a_key_and_its_cost() {
-    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+fn function_names_what_a_request_counts_for() {
+    let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
     let key = limiter.bucket("export").unwrap().key("default");
-    let request = http::Request::new(());
-    let offered = |extract: &dyn Extract| {
+    for (cost, expected) in [(1, 1), (5, 5), (u32::MAX, u64::from(COST_MAX)), (0, 1)] {
         let before = key.counts().offered;
-        extract.decide(Head::of(&request));
-        key.counts().offered - before
-    };
-    let clone = || key.clone();
-    let (one, five, many, none) = (clone(), clone(), clone(), clone());
-    assert_eq!(offered(&move |_: Head<'_>| Some(one.clone())), 1);
-    assert_eq!(offered(&move |_: Head<'_>| Some((five.clone(), 5))), 5);
-    assert_eq!(offered(&move |_: Head<'_>| Some((many.clone(), u32::MAX))), u64::from(COST_MAX));
-    assert_eq!(offered(&move |_: Head<'_>| Some((none.clone(), 0))), 1);
+        let decider = Decider::Function(
+            limiter.clone(),
+            Box::new(move |_| Some(Request::new("export", "default").cost(cost))),
+        );
+        decider.decide(Head::of(&http::Request::new(())));
+        assert_eq!(key.counts().offered - before, expected, "{cost}");
+    }
 }
 
 #[test]
@@ -275,7 +274,7 @@ fn error_of_a_list_prints_its_text_and_names_the_rule() {
 
 #[test]
 fn rules_that_are_asked_give_the_key_that_a_layer_would_decide_for() {
-    let (limiter, _) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
     let rules = [
         Rule::bucket("orders")
             .prefix("/orders")
@@ -300,9 +299,9 @@ fn rules_that_are_asked_give_the_key_that_a_layer_would_decide_for() {
         let request = http::Request::builder().method(method).uri(uri);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let request = request.body(()).unwrap();
-        let passed = || Pass::ALL.map(|pass| rules.table.passes.total(pass));
+        let passed = || Pass::ALL.map(|pass| rules.limiter.table.passes.total(pass));
         let before = passed();
-        let owned = |key: KeyRequest<'_>| (key.bucket.to_owned(), key.tenant.to_owned(), key.cost);
+        let owned = |key: &Request<'_>| (key.bucket().to_owned(), key.tenant().to_owned(), key.cost);
         let asked = rules.ask(Head::of(&request), owned);
         let expected = expected
             .map(|(bucket, tenant, cost): (&str, &str, u32)| (bucket.to_owned(), tenant.to_owned(), cost));

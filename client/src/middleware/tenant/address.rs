@@ -1,25 +1,16 @@
 //! Tenants by the address of the caller: an IPv4 address, or the /64 of an IPv6 address, which one caller has to itself.
 
-use std::fmt;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::found::{Find, Found, NameBuffer};
+use super::Found;
 use crate::middleware::Head;
 
-/// The address of the peer of the connection.
-pub(super) struct PeerAddress;
+/// The bytes of the longest name of an address.
+const BYTES_MAX: usize = 64;
 
-impl Find for PeerAddress {
-    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
-        put(peer(request)?, buffer)
-    }
-
-    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("peer address")
-    }
-}
-
-fn peer(request: Head<'_>) -> Option<IpAddr> {
+/// Returns the address of the peer of the connection.
+pub(super) fn peer(request: Head<'_>) -> Option<IpAddr> {
     let extensions = request.extensions;
     #[cfg(feature = "axum")]
     if let Some(peer) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
@@ -28,15 +19,19 @@ fn peer(request: Head<'_>) -> Option<IpAddr> {
     extensions.get::<SocketAddr>().map(SocketAddr::ip).or_else(|| extensions.get::<IpAddr>().copied())
 }
 
-/// Writes the name of an address.
-pub(super) fn put<'a>(address: IpAddr, buffer: &mut NameBuffer) -> Option<Found<'a>> {
+/// Returns the name of an address.
+pub(super) fn name<'a>(address: IpAddr) -> Option<Found<'a>> {
+    let mut text = [0; BYTES_MAX];
+    let mut rest = text.as_mut_slice();
     match address.to_canonical() {
-        IpAddr::V4(address) => buffer.put(format_args!("{address}")),
+        IpAddr::V4(address) => write!(rest, "{address}").ok()?,
         IpAddr::V6(address) => {
             let network = Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX));
-            buffer.put(format_args!("{network}/64"))
+            write!(rest, "{network}/64").ok()?;
         }
     }
+    let length = BYTES_MAX - rest.len();
+    Some(Found::own(std::str::from_utf8(text.get(..length)?).ok()?))
 }
 
 /// Reads an address as proxies write it: `192.0.2.7`, `192.0.2.7:80`, `2001:db8::1`, `[2001:db8::1]` or
@@ -80,10 +75,9 @@ mod tests {
             ("::1", "::/64"),
             ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ffff:ffff:ffff:ffff::/64"),
         ] {
-            let mut buffer = NameBuffer::new();
-            let name = put(address.parse().unwrap(), &mut buffer).unwrap().of(&buffer);
-            assert_eq!(name, expected);
-            assert_eq!(plimsoll_core::names::check_name(name), Ok(()));
+            let name = name(address.parse().unwrap()).unwrap();
+            assert_eq!(name.as_str(), expected);
+            assert_eq!(plimsoll_core::names::check_name(name.as_str()), Ok(()));
         }
     }
 

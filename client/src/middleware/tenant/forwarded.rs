@@ -2,63 +2,33 @@
 //! caller can send any such header, and a proxy appends to it; so entries are counted from the right, and no further
 //! than there are proxies.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use http::HeaderName;
 use http::header::FORWARDED;
 
-use super::address;
-use super::error::TenantError;
-use super::found::{Find, Found, NameBuffer};
 use crate::middleware::Head;
 
 /// The most proxies in front of a service that are counted.
 pub(super) const TRUSTED_HOPS_MAX: usize = 16;
 
-pub(super) struct ForwardedAddress {
-    header: HeaderName,
-    hops: usize,
-}
-
-impl ForwardedAddress {
-    pub(super) fn new(header: HeaderName, hops: usize) -> Result<Self, TenantError> {
-        match hops {
-            1..=TRUSTED_HOPS_MAX => Ok(Self { header, hops }),
-            _ => Err(TenantError::Hops(hops)),
-        }
-    }
-
-    /// Returns the address that the outermost trusted proxy names. An entry that is empty or malformed counts as one:
-    /// to leave it out would move the count to what the caller sent.
-    fn address(&self, request: Head<'_>) -> Option<IpAddr> {
-        let mut left = self.hops;
-        for value in request.headers.get_all(&self.header).iter().rev() {
-            let mut rest = Some(value.as_bytes());
-            while let Some(list) = rest {
-                let (before, entry) =
-                    if self.header == FORWARDED { last_element(list)? } else { last_entry(list) };
-                left -= 1;
-                if left == 0 {
-                    let entry = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
-                    let node = if self.header == FORWARDED { node_of(entry)? } else { entry };
-                    return address::parse(node);
-                }
-                rest = before;
+/// Returns the address that the outermost of `hops` trusted proxies names. An entry that is empty or malformed counts as
+/// one: to leave it out would move the count to what the caller sent.
+pub(super) fn address(request: Head<'_>, header: &HeaderName, hops: usize) -> Option<IpAddr> {
+    let mut left = hops;
+    for value in request.headers.get_all(header).iter().rev() {
+        let mut rest = Some(value.as_bytes());
+        while let Some(list) = rest {
+            let (before, entry) = if *header == FORWARDED { last_element(list)? } else { last_entry(list) };
+            left -= 1;
+            if left == 0 {
+                let entry = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
+                return super::address::parse(if *header == FORWARDED { node_of(entry)? } else { entry });
             }
+            rest = before;
         }
-        None
     }
-}
-
-impl Find for ForwardedAddress {
-    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
-        address::put(self.address(request)?, buffer)
-    }
-
-    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "address {} from the right of header {}", self.hops, self.header)
-    }
+    None
 }
 
 /// A list without its last entry, if there is more, and that entry.
@@ -108,8 +78,8 @@ fn node_of(element: &str) -> Option<&str> {
 #[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
-    use crate::middleware::Tenant;
     use crate::middleware::tenant::tests::tenant_of;
+    use crate::middleware::{Tenant, TenantError};
     use proptest::prelude::*;
 
     #[test]

@@ -1,28 +1,20 @@
 //! The tenant of a request.
 
 mod address;
-mod api_keys;
 mod error;
 mod forwarded;
-mod found;
-mod resolve;
-#[cfg(feature = "axum")]
-mod route;
 
 pub use error::TenantError;
-pub use resolve::{ResolveFuture, ResolveTenant, ResolveTenantLayer};
 
 use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderName;
-use plimsoll_core::names::DEFAULT_TENANT;
+use plimsoll_core::names::{DEFAULT_TENANT, NAME_BYTES_MAX};
+use smallvec::SmallVec;
 
 use super::Head;
-use address::PeerAddress;
-use api_keys::ApiKeys;
-use forwarded::ForwardedAddress;
-use found::{Find, Found, NameBuffer};
+use forwarded::TRUSTED_HOPS_MAX;
 
 /// The source of a request's tenant: any text, whose [`Encoded`](plimsoll_core::names::Encoded) name is that of policies,
 /// metrics and quotas, such as `auth0%7C1a` for `auth0|1a`. A request without a tenant counts as the class `default`; so
@@ -30,32 +22,46 @@ use found::{Find, Found, NameBuffer};
 ///
 /// | source | trust |
 /// |---|---|
-/// | [`extension`](Self::extension), [`resolved`](Self::resolved) | as much as the layer that verified it |
-/// | [`api_key`](Self::api_key) | a secret of the caller |
+/// | [`extension`](Self::extension) | as much as the layer that verified it |
 /// | [`peer_address`](Self::peer_address), [`forwarded_address`](Self::forwarded_address) | an address, which many callers may share |
 /// | [`header`](Self::header) | anything that a caller sends, unless a proxy replaces it |
 ///
 /// [`or`](Self::or) puts sources in order. None allocates for texts of up to
 /// 128 bytes, except what a function of [`by`](Self::by) allocates.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[must_use = "a source of tenants does nothing until `Rules` have it"]
-pub struct Tenant(Source);
-
-#[derive(Clone, Default)]
-enum Source {
-    #[default]
-    Default,
-    Header(HeaderName),
-    Constant(Arc<str>),
-    Fn(Arc<Read>),
-    Find(Arc<dyn Find>),
+pub struct Tenant {
+    /// The tenant of all requests, if they have the same one.
+    pub(super) constant: Option<Arc<str>>,
+    read: Arc<Read>,
+    text: Arc<str>,
 }
 
-type Read = dyn Fn(Head<'_>) -> Option<&str> + Send + Sync;
+type Read = dyn for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync;
+
+/// A text that a source found: borrowed from the request, or its own, on the stack for all but very long ones.
+enum Found<'a> {
+    Borrowed(&'a str),
+    Own(SmallVec<[u8; NAME_BYTES_MAX]>),
+}
+
+impl Found<'_> {
+    fn own(text: &str) -> Self {
+        Self::Own(SmallVec::from_slice(text.as_bytes()))
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Own(text) => std::str::from_utf8(text).unwrap_or_default(),
+        }
+    }
+}
 
 impl Tenant {
     /// Reads the tenant from a value of type `T` that a layer before this one put into the request's
-    /// extensions, such as the claims of a verified token. A request without it counts as `default`.
+    /// extensions, such as the claims of a verified token, or the result of a look-up that
+    /// was awaited. A request without it counts as `default`.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
@@ -80,7 +86,8 @@ impl Tenant {
     /// # Errors
     /// When the header's name is invalid.
     pub fn header(name: &str) -> Result<Self, TenantError> {
-        header_name(name).map(Self::from)
+        let name = header_name(name)?;
+        Ok(Self::new(format!("header {name}"), move |request| request.header(&name).map(Found::Borrowed)))
     }
 
     /// Uses one tenant for every request.
@@ -88,10 +95,11 @@ impl Tenant {
     /// # Errors
     /// When the tenant is empty.
     pub fn constant(tenant: &str) -> Result<Self, TenantError> {
-        check(tenant).map(|()| Self(Source::Constant(tenant.into())))
+        if tenant.is_empty() { Err(TenantError::Empty) } else { Ok(Self::of_all(tenant)) }
     }
 
-    /// Reads the tenant by a function of the request's head that borrows from it.
+    /// Reads the tenant by a function of the request's head that borrows from it, such as the route of an axum router in
+    /// `MatchedPath`.
     ///
     /// ```
     /// # use plimsoll_client::middleware::Tenant;
@@ -99,10 +107,10 @@ impl Tenant {
     /// # drop(tenant);
     /// ```
     pub fn from_fn(read: impl Fn(Head<'_>) -> Option<&str> + Send + Sync + 'static) -> Self {
-        Self(Source::Fn(Arc::new(read)))
+        Self::new("function", move |request| read(request).map(Found::Borrowed))
     }
 
-    /// Finds the tenant by a function that returns an own name, such as one that is looked up in a map.
+    /// Finds the tenant by a function that returns an own name, such as one that is looked up in a map of API keys.
     ///
     /// ```
     /// use std::{collections::HashMap, sync::Arc};
@@ -112,31 +120,7 @@ impl Tenant {
     /// # drop(tenant);
     /// ```
     pub fn by<N: AsRef<str> + 'static>(find: impl Fn(Head<'_>) -> Option<N> + Send + Sync + 'static) -> Self {
-        Self::find(By(find))
-    }
-
-    /// Finds the tenant by the API key in a header. In the header `authorization` the key follows the scheme
-    /// `Bearer`. A tenant may have several keys. Keys are held as keyed hashes, so that they are in no log and no
-    /// `Debug` output, and the time of a look-up is not about them.
-    ///
-    /// A request with an unknown key counts as `default`: to refuse it is up to the authentication.
-    ///
-    /// ```
-    /// # use plimsoll_client::middleware::{Tenant, TenantError};
-    /// # fn main() -> Result<(), TenantError> {
-    /// let tenant = Tenant::api_key("x-api-key", [("k-8f2c..", "acme"), ("k-77ab..", "globex")])?;
-    /// # drop(tenant);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// When the header's name is invalid, a tenant is empty, a key is empty, longer than 512 bytes or belongs to two
-    /// tenants, or there are more than 100,000.
-    pub fn api_key<K: AsRef<str>, T: AsRef<str>>(
-        header: &str,
-        keys: impl IntoIterator<Item = (K, T)>,
-    ) -> Result<Self, TenantError> {
-        ApiKeys::new(header_name(header)?, keys).map(Self::find)
+        Self::new("function", move |request| Some(Found::own(find(request)?.as_ref())))
     }
 
     /// Uses the address of the connection's peer: an IPv4 address, or the /64 of an IPv6 address, as
@@ -144,7 +128,7 @@ impl Tenant {
     /// what `into_make_service_with_connect_info::<SocketAddr>` puts there. Behind a proxy the peer is the proxy: use
     /// [`forwarded_address`](Self::forwarded_address).
     pub fn peer_address() -> Self {
-        Self::find(PeerAddress)
+        Self::new("peer address", |request| address::name(address::peer(request)?))
     }
 
     /// Uses the address that trusted proxies name in `forwarded` (RFC 7239), `x-forwarded-for` or a header like it.
@@ -166,19 +150,12 @@ impl Tenant {
     /// # Errors
     /// When the header's name is invalid, or the number of hops is not 1 to 16.
     pub fn forwarded_address(header: &str, trusted_hops: usize) -> Result<Self, TenantError> {
-        ForwardedAddress::new(header_name(header)?, trusted_hops).map(Self::find)
-    }
-
-    /// Uses the route that an axum router has chosen, so that a bucket is shared fairly between routes:
-    /// `/orders/{id}` is the tenant `/orders/:id`. It needs a layer inside of the router.
-    #[cfg(feature = "axum")]
-    pub fn matched_path() -> Self {
-        Self::find(route::Route)
-    }
-
-    /// Uses the name that a [`ResolveTenantLayer`] outside of this layer found.
-    pub fn resolved() -> Self {
-        Self::extension(|resolved: &resolve::Resolved| Some(&resolved.0))
+        let header = header_name(header)?;
+        if !(1..=TRUSTED_HOPS_MAX).contains(&trusted_hops) {
+            return Err(TenantError::Hops(trusted_hops));
+        }
+        let text = format!("address {trusted_hops} from the right of header {header}");
+        Ok(Self::new(text, move |request| address::name(forwarded::address(request, &header, trusted_hops)?)))
     }
 
     /// Uses another source for the requests without a tenant in this one.
@@ -193,121 +170,47 @@ impl Tenant {
     /// # Ok(()) }
     /// ```
     pub fn or(self, other: Self) -> Self {
-        Self::find(Or(self.0, other.0))
+        let text = format!("{} or {}", self.text, other.text);
+        Self::new(text, move |request| {
+            let found = (self.read)(request).filter(|found| !found.as_str().is_empty());
+            found.or_else(|| (other.read)(request))
+        })
     }
 
-    fn find(find: impl Find + 'static) -> Self {
-        Self(Source::Find(Arc::new(find)))
+    fn new(
+        text: impl Into<Arc<str>>,
+        read: impl for<'a> Fn(Head<'a>) -> Option<Found<'a>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { constant: None, read: Arc::new(read), text: text.into() }
     }
 
-    /// Returns the tenant of all requests, if they have the same one.
-    pub(super) fn constant_name(&self) -> Option<&str> {
-        match &self.0 {
-            Source::Default => Some(DEFAULT_TENANT),
-            Source::Constant(tenant) => Some(tenant),
-            Source::Header(_) | Source::Fn(_) | Source::Find(_) => None,
-        }
+    fn of_all(tenant: &str) -> Self {
+        let constant = Arc::<str>::from(tenant);
+        let name = Arc::clone(&constant);
+        Self { constant: Some(constant), ..Self::new(tenant, move |_| Some(Found::own(&name))) }
     }
 
     /// Calls `f` with the tenant of a request.
     #[inline]
     pub(super) fn with<T>(&self, request: Head<'_>, f: impl FnOnce(&str) -> T) -> T {
-        if let Source::Find(find) = &self.0 {
-            let mut buffer = NameBuffer::new();
-            let found = find.find(request, &mut buffer);
-            return f(found.map_or(DEFAULT_TENANT, |found| found.of(&buffer)));
-        }
-        f(self.0.borrowed(request).unwrap_or(DEFAULT_TENANT))
+        let found = (self.read)(request);
+        f(found.as_ref().map_or(DEFAULT_TENANT, Found::as_str))
     }
 }
 
-impl Source {
-    /// Returns the name of a source that borrows from the request.
-    #[inline]
-    fn borrowed<'a>(&'a self, request: Head<'a>) -> Option<&'a str> {
-        match self {
-            Self::Default | Self::Find(_) => None,
-            Self::Header(name) => request.header(name),
-            Self::Constant(tenant) => Some(tenant),
-            Self::Fn(read) => read(request),
-        }
+impl Default for Tenant {
+    fn default() -> Self {
+        Self::of_all(DEFAULT_TENANT)
     }
-}
-
-impl Find for Source {
-    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
-        match self {
-            Self::Find(find) => find.find(request, buffer),
-            _ => self.borrowed(request).map(Found::Borrowed),
-        }
-    }
-
-    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str(DEFAULT_TENANT),
-            Self::Header(name) => write!(f, "header {name}"),
-            Self::Constant(tenant) => fmt::Debug::fmt(tenant, f),
-            Self::Fn(_) => f.write_str("function"),
-            Self::Find(find) => find.describe(f),
-        }
-    }
-}
-
-/// A function that returns an own name.
-struct By<F>(F);
-
-impl<F, N> Find for By<F>
-where
-    F: Fn(Head<'_>) -> Option<N> + Send + Sync,
-    N: AsRef<str>,
-{
-    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
-        buffer.put(format_args!("{}", (self.0)(request)?.as_ref()))
-    }
-
-    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("function")
-    }
-}
-
-/// A source, and the one for requests without a tenant in it.
-struct Or(Source, Source);
-
-impl Find for Or {
-    fn find<'a>(&'a self, request: Head<'a>, buffer: &mut NameBuffer) -> Option<Found<'a>> {
-        match self.0.find(request, buffer) {
-            Some(found) if !found.of(buffer).is_empty() => Some(found),
-            _ => self.1.find(request, buffer),
-        }
-    }
-
-    fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.describe(f)?;
-        f.write_str(" or ")?;
-        self.1.describe(f)
-    }
-}
-
-/// Checks a tenant that the service names.
-fn check(tenant: &str) -> Result<(), TenantError> {
-    if tenant.is_empty() { Err(TenantError::Empty) } else { Ok(()) }
 }
 
 fn header_name(name: &str) -> Result<HeaderName, TenantError> {
     HeaderName::try_from(name).map_err(|_| TenantError::Header(name.to_owned()))
 }
 
-impl From<HeaderName> for Tenant {
-    fn from(name: HeaderName) -> Self {
-        Self(Source::Header(name))
-    }
-}
-
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tenant(")?;
-        self.0.describe(f)?;
-        f.write_str(")")
+        write!(f, "Tenant({})", self.text)
     }
 }
 

@@ -102,5 +102,5 @@ fn first_source_with_a_tenant_counts() {
     assert_eq!(format!("{tenant:?}"), "Tenant(header x-a or function or header x-c)");
     let last = header("x-a").or(Tenant::constant("guests").unwrap());
     assert_eq!(tenant_of(&last, &[("x-a", "")]), "guests");
-    assert_eq!(last.constant_name(), None);
+    assert_eq!(last.constant, None);
 }

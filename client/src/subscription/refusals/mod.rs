@@ -62,10 +62,10 @@ impl Refusals {
     /// Returns the refusals of a bucket, in the order of [`Reason::ALL`]. Those of exact quotas are counted by reason.
     pub(super) fn of(&self, table: &Table, bucket: u32) -> [Refused; Reason::ALL.len()] {
         let mut sums = self.sums.get(bucket as usize).copied().unwrap_or_default();
-        let by_quotas = table.layered.tally(bucket);
+        let [exceeded, degraded, would_exceeded, would_degraded, repeated] = table.layered.tally(bucket);
         for (reason, enforced, would) in [
-            (Reason::TenantQuotaExceeded, by_quotas.exceeded + by_quotas.repeated, by_quotas.would_exceeded),
-            (Reason::QuotaDegraded, by_quotas.degraded, by_quotas.would_degraded),
+            (Reason::TenantQuotaExceeded, exceeded + repeated, would_exceeded),
+            (Reason::QuotaDegraded, degraded, would_degraded),
         ] {
             let sum = &mut sums[reason as usize];
             sum.enforced += enforced;

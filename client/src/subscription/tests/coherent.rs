@@ -1,6 +1,7 @@
 //! Coherent coins: decisions by the trace of a request, under the key and salt of the fleet.
 
 use super::*;
+use crate::hot::decision::Part;
 use plimsoll_core::decision::coherent::{Coherence, CoinKey};
 use plimsoll_core::decision::trace::TraceId;
 
@@ -159,7 +160,13 @@ fn several_keys_of_a_request_share_the_draw_of_its_trace() {
         let mut all = Vec::new();
         for id in 1..=400 {
             let desk = DecideCtx { counters: slab.block(0), draws: &mut client.draws };
-            all.push(!client.table.decide_all(targets, trace(id), desk).is_admit());
+            all.push(
+                !client
+                    .table
+                    .decide_parts(&mut targets.map(|target| Part::new(target, 1)), trace(id), desk)
+                    .0
+                    .is_admit(),
+            );
         }
         all
     };
@@ -179,8 +186,8 @@ fn key_of_the_fleet_is_not_saved_and_restored_directives_draw_independently() {
     let snapshot = client.subscription.unsaved().unwrap().1;
     let owner =
         crate::feed::cache::Owner { service: Name::new("shop").unwrap(), zone: Zone::new("a").unwrap() };
-    let text = snapshot.to_text(&owner, Duration::ZERO).unwrap();
-    let (restored, _) = Snapshot::of_text(&text, &owner).unwrap();
+    let bytes = crate::feed::cache::write(snapshot, &owner, Duration::ZERO);
+    let (restored, _) = crate::feed::cache::read(&bytes, &owner).unwrap();
     assert_eq!((restored.buckets[0].terms.coin, restored.buckets[0].terms.coherence), (Coin::Coherent, None));
 
     let mut later = TestClient::fresh("host:1");

@@ -76,7 +76,11 @@ fn quotas_without_a_store_are_a_problem_until_they_end() {
     assert_eq!(client.table.problems.list(), []);
 
     let mut client = TestClient::new();
-    client.table.quotas.set_store();
+    #[cfg(feature = "testing")]
+    client
+        .table
+        .layered
+        .set_store(crate::limiter::layered::Store::Fake(crate::testing::QuotaLedger::default()));
     client.direct(with_quota(10), &[]);
     assert_eq!(client.table.problems.list(), [], "the limiter has a store");
 }

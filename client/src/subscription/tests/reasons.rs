@@ -4,6 +4,7 @@ use plimsoll_core::decision::Reason;
 
 use super::guards::{guard, shared_by};
 use super::*;
+use crate::hot::decision::Part;
 
 impl TestClient {
     /// Sends until a request is refused; returns the reason.
@@ -78,7 +79,8 @@ fn refusals_of_several_keys_are_for_the_strictest() {
         let mut reasons: Vec<Reason> = (0..1_000)
             .filter_map(|_| {
                 let ctx = DecideCtx { counters: client.slab.block(0), draws: &mut client.draws };
-                match client.table.decide_all(targets, None, ctx) {
+                match client.table.decide_parts(&mut targets.map(|target| Part::new(target, 1)), None, ctx).0
+                {
                     Verdict::Admit => None,
                     Verdict::Refuse(refusal) => Some(refusal.reason()),
                 }

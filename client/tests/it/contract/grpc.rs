@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_client::Reason;
-use plimsoll_client::middleware::{ERROR_DOMAIN, Extract, Head, LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{ERROR_DOMAIN, PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::testing::ControlPlane;
+use plimsoll_client::{Reason, Request};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tonic::transport::Server;
@@ -17,11 +17,11 @@ use super::{BUCKET, python, refusing};
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 
 /// Serves the standard health service behind a layer.
-async fn serve(extract: impl Extract) -> SocketAddr {
+async fn serve(layer: PlimsollLayer) -> SocketAddr {
     let (_, health) = tonic_health::server::health_reporter();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::builder().layer(LoadShedLayer::new(extract)).add_service(health);
+    let server = Server::builder().layer(layer.either_body()).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     address
 }
@@ -42,7 +42,7 @@ async fn call(address: SocketAddr, tenant: &str, config: Option<Value>) -> Optio
 async fn refusal_has_its_details_for_another_library() {
     let fleet = refusing().await;
     let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
-    let address = serve(rules.unwrap()).await;
+    let address = serve(PlimsollLayer::new(rules.unwrap())).await;
     for (tenant, reason, facts) in [
         ("acme", "cluster_overload", json!({ "bucket": BUCKET, "limit": "100" })),
         ("burst", "burst_guard", json!({ "bucket": BUCKET, "limit": "100" })),
@@ -71,32 +71,31 @@ fn retries() -> Option<Value> {
 }
 
 /// Refuses the first `refused` requests for a reason; returns the number of requests as well.
-fn refuses_first(refused: usize, reason: Reason) -> (impl Extract, Arc<AtomicUsize>) {
+fn refuses_first(refused: usize, reason: Reason) -> (PlimsollLayer, Arc<AtomicUsize>) {
     let plane = ControlPlane::new(7);
     plane.refuse("first", reason).unwrap();
     let limiter = plane.limiter();
-    let (first, others) = (limiter.bucket("first").unwrap(), limiter.bucket("others").unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&requests);
-    let extract = move |_: Head<'_>| {
-        let bucket = if counter.fetch_add(1, Ordering::Relaxed) < refused { &first } else { &others };
-        Some(bucket.key("acme"))
-    };
-    (extract, requests)
+    let layer = PlimsollLayer::by(&limiter, move |_| {
+        let bucket = if counter.fetch_add(1, Ordering::Relaxed) < refused { "first" } else { "others" };
+        Some(Request::new(bucket, "acme"))
+    });
+    (layer, requests)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_with_a_retry_policy_waits_as_long_as_it_is_told() {
-    let (extract, requests) = refuses_first(1, Reason::ClusterOverload);
-    let address = serve(extract).await;
+    let (layer, requests) = refuses_first(1, Reason::ClusterOverload);
+    let address = serve(layer).await;
     let Some(status) = call(address, "acme", retries()).await else { return };
     assert_eq!((&status["code"], requests.load(Ordering::Relaxed)), (&json!("OK"), 2), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn client_with_a_retry_policy_does_not_retry_a_quota_that_is_used_up() {
-    let (extract, requests) = refuses_first(1, Reason::TenantQuotaExceeded);
-    let address = serve(extract).await;
+    let (layer, requests) = refuses_first(1, Reason::TenantQuotaExceeded);
+    let address = serve(layer).await;
     let Some(status) = call(address, "acme", retries()).await else { return };
     assert_eq!(
         (&status["code"], requests.load(Ordering::Relaxed)),

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use plimsoll_client::Reason;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_client::testing::ControlPlane;
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn parsed(field: &str) -> Value {
 async fn fields_about_limits_mean_the_same_to_two_parsers() {
     let fleet = refusing().await;
     let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
-    let address = serve(LoadShedLayer::new(rules.unwrap())).await;
+    let address = serve(PlimsollLayer::new(rules.unwrap())).await;
     let mut fields = Vec::new();
     for tenant in ["acme", "acme", "acme", "burst"] {
         let before = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -80,7 +80,7 @@ async fn fields_about_limits_mean_the_same_to_two_parsers() {
 async fn tenant_limit_names_no_limit_of_the_bucket() {
     let fleet = refusing().await;
     let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
-    let address = serve(LoadShedLayer::new(rules.unwrap())).await;
+    let address = serve(PlimsollLayer::new(rules.unwrap())).await;
     let (_, headers, problem) = send(address, "/orders/7", "stopped").await;
     assert_eq!(field(&headers, "x-ratelimit-reason"), "tenant_limit");
     assert_eq!(problem["violated-policies"], json!([BUCKET]));
@@ -93,7 +93,7 @@ async fn tenant_limit_names_no_limit_of_the_bucket() {
 async fn waits_at_limit_zero_differ() {
     let fleet = refusing().await;
     let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
-    let address = serve(LoadShedLayer::new(rules.unwrap())).await;
+    let address = serve(PlimsollLayer::new(rules.unwrap())).await;
     let mut waits = BTreeSet::new();
     for _ in 0..60 {
         waits.insert(field(&send(address, "/", "acme").await.1, "retry-after").to_owned());
@@ -103,7 +103,7 @@ async fn waits_at_limit_zero_differ() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn problem_documents_fit_the_schema() {
-    let layers: [fn(LoadShedLayer) -> LoadShedLayer; 3] = [
+    let layers: [fn(PlimsollLayer) -> PlimsollLayer; 3] = [
         |layer| layer,
         |layer| layer.status(StatusCode::SERVICE_UNAVAILABLE),
         |layer| layer.problem_type("https://shop.example/problems/busy").status(StatusCode::OK),
@@ -114,7 +114,7 @@ async fn problem_documents_fit_the_schema() {
         let rules =
             Rules::new(&plane.limiter(), Tenant::constant("acme").unwrap(), [Rule::otherwise("orders")])
                 .unwrap();
-        let address = serve(with(LoadShedLayer::new(rules))).await;
+        let address = serve(with(PlimsollLayer::new(rules))).await;
         for reason in Reason::ALL {
             plane.refuse("orders", reason).unwrap();
             for path in ["/orders/7?force=1", "/a%20b/c%2Fd", "/%", "//evil.example/login", "/a{b}|c"] {

@@ -1,7 +1,6 @@
 //! The contract of refusals, checked by programs of independent parties: parsers of structured fields and of problem
 //! documents, the gRPC library of Google, and curl.
 
-mod curl;
 mod grpc;
 mod http;
 mod python;
@@ -10,7 +9,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::any;
-use plimsoll_client::middleware::LoadShedLayer;
+use plimsoll_client::middleware::PlimsollLayer;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::directive::{Terms, Values};
 use plimsoll_core::quantity::{DropRatio, Rate};
@@ -33,13 +32,13 @@ async fn refusing() -> Fleet {
     ];
     let terms = Terms { mode: Mode::Enforce, clients: Some(1_000_000), ..Terms::default() };
     fleet.direct_values(BUCKET, terms, &values).await;
-    while fleet.limiter.admit(BUCKET, "burst").is_admit() {}
+    while fleet.limiter.check(&plimsoll_client::Request::new(BUCKET, "burst")).is_admit() {}
     fleet
 }
 
 /// Serves every path over HTTP/1, behind a layer.
-async fn serve(layer: LoadShedLayer) -> SocketAddr {
-    let app = Router::new().fallback(any(async || "served")).layer(layer.same_body());
+async fn serve(layer: PlimsollLayer) -> SocketAddr {
+    let app = Router::new().fallback(any(async || "served")).layer(layer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, app).into_future());

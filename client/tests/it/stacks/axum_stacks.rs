@@ -6,11 +6,10 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router, ServiceExt, middleware};
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
-use tower::limit::ConcurrencyLimitLayer;
 use tower::timeout::TimeoutLayer as TowerTimeoutLayer;
 use tower::{BoxError, Layer, ServiceBuilder};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -64,50 +63,15 @@ fn stacks() -> Vec<Stack> {
         Stack {
             name: "CORS and trace outside, the body of axum",
             serve: |listener, shed| {
-                serve(
-                    listener,
-                    routes().layer(shed.same_body()).layer(cors()).layer(TraceLayer::new_for_http()),
-                );
+                serve(listener, routes().layer(shed).layer(cors()).layer(TraceLayer::new_for_http()));
             },
             cors: Cors::Outside,
             ..Stack::default()
         },
         Stack {
-            name: "CORS inside",
-            serve: |listener, shed| serve(listener, routes().layer(cors()).layer(shed)),
-            cors: Cors::Inside,
-            ..Stack::default()
-        },
-        Stack {
-            name: "one ServiceBuilder: trace, timeout, limiter, compression",
-            serve: |listener, shed| {
-                let layers = ServiceBuilder::new()
-                    .layer(TraceLayer::new_for_http())
-                    .layer(timeout())
-                    .layer(shed)
-                    .layer(CompressionLayer::new());
-                serve(listener, routes().layer(layers));
-            },
-            late: Some(504),
-            ..Stack::default()
-        },
-        Stack {
-            name: "compression outside",
-            serve: |listener, shed| serve(listener, routes().layer(shed).layer(CompressionLayer::new())),
-            ..Stack::default()
-        },
-        Stack {
-            name: "limiter outside of the timeout",
-            serve: |listener, shed| {
-                serve(listener, routes().layer(ServiceBuilder::new().layer(shed).layer(timeout())));
-            },
-            late: Some(504),
-            ..Stack::default()
-        },
-        Stack {
             name: "the whole router behind the limiter, with trimmed slashes",
             serve: |listener, shed| {
-                let app = NormalizePathLayer::trim_trailing_slash().layer(shed.same_body().layer(routes()));
+                let app = NormalizePathLayer::trim_trailing_slash().layer(shed.layer(routes()));
                 let app = ServiceExt::<Request>::into_make_service(app);
                 tokio::spawn(axum::serve(listener, app).into_future());
             },
@@ -125,7 +89,7 @@ fn stacks() -> Vec<Stack> {
                     .layer(served_by())
                     .layer(cors())
                     .layer(CatchPanicLayer::new())
-                    .layer(shed)
+                    .layer(shed.either_body())
                     .layer(RequestBodyLimitLayer::new(1_024))
                     .layer(timeout());
                 serve(listener, routes().layer(layers));
@@ -140,7 +104,7 @@ fn stacks() -> Vec<Stack> {
             name: "the same layers inside of the limiter",
             serve: |listener, shed| {
                 let layers = ServiceBuilder::new()
-                    .layer(shed)
+                    .layer(shed.either_body())
                     .layer(TraceLayer::new_for_http())
                     .layer(CatchPanicLayer::new())
                     .layer(RequestBodyLimitLayer::new(1_024))
@@ -153,39 +117,16 @@ fn stacks() -> Vec<Stack> {
             ..Stack::default()
         },
         Stack {
-            name: "concurrency limit outside",
-            serve: |listener, shed| {
-                serve(listener, routes().layer(shed).layer(ConcurrencyLimitLayer::new(64)));
-            },
-            ..Stack::default()
-        },
-        Stack {
-            name: "concurrency limit inside",
-            serve: |listener, shed| {
-                let layers = ServiceBuilder::new().layer(shed).layer(ConcurrencyLimitLayer::new(64));
-                serve(listener, routes().layer(layers));
-            },
-            ..Stack::default()
-        },
-        Stack {
             name: "errors of tower: handled outside, timeout of tower inside",
             serve: |listener, shed| {
                 let handled = HandleErrorLayer::new(async |_: BoxError| StatusCode::GATEWAY_TIMEOUT);
-                let layers =
-                    ServiceBuilder::new().layer(handled).layer(shed).layer(TowerTimeoutLayer::new(TIMEOUT));
+                let layers = ServiceBuilder::new()
+                    .layer(handled)
+                    .layer(shed.either_body())
+                    .layer(TowerTimeoutLayer::new(TIMEOUT));
                 serve(listener, routes().layer(layers));
             },
             late: Some(504),
-            ..Stack::default()
-        },
-        Stack {
-            name: "layer of axum from a function outside and inside",
-            serve: |listener, shed| {
-                let pass = async |request: Request, next: middleware::Next| next.run(request).await;
-                let app =
-                    routes().layer(middleware::from_fn(pass)).layer(shed).layer(middleware::from_fn(pass));
-                serve(listener, app);
-            },
             ..Stack::default()
         },
     ]
@@ -200,15 +141,15 @@ async fn stacks_of_axum_compose_and_behave() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compressed_responses_are_whole_on_both_sides_of_the_limiter() {
-    let inside = |listener: TcpListener, shed: LoadShedLayer| {
-        serve(listener, routes().layer(CompressionLayer::new()).layer(shed));
+    let inside = |listener: TcpListener, shed: PlimsollLayer| {
+        serve(listener, routes().layer(CompressionLayer::new()).layer(shed.either_body()));
     };
-    let outside = |listener: TcpListener, shed: LoadShedLayer| {
-        serve(listener, routes().layer(shed).layer(CompressionLayer::new()));
+    let outside = |listener: TcpListener, shed: PlimsollLayer| {
+        serve(listener, routes().layer(shed.either_body()).layer(CompressionLayer::new()));
     };
     for (name, side, refusal_encoding) in [
-        ("inside", inside as fn(TcpListener, LoadShedLayer), None),
-        ("outside", outside as fn(TcpListener, LoadShedLayer), Some("gzip")),
+        ("inside", inside as fn(TcpListener, PlimsollLayer), None),
+        ("outside", outside as fn(TcpListener, PlimsollLayer), Some("gzip")),
     ] {
         let shop = Shop::start(side).await;
         shop.enforce(ALL).await;
@@ -224,7 +165,7 @@ async fn compressed_responses_are_whole_on_both_sides_of_the_limiter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trimmed_slashes_count_for_the_trimmed_path() {
     let shop = Shop::start(|listener, shed| {
-        let app = NormalizePathLayer::trim_trailing_slash().layer(shed.same_body().layer(routes()));
+        let app = NormalizePathLayer::trim_trailing_slash().layer(shed.layer(routes()));
         let app = ServiceExt::<Request>::into_make_service(app);
         tokio::spawn(axum::serve(listener, app).into_future());
     })
@@ -240,12 +181,12 @@ async fn nested_routers_have_layers_of_their_own_behind_authentication() {
     let fleet = Fleet::start(&["orders", "reports"]).await;
     let shed = |bucket, path| {
         let tenant = Tenant::extension(|account: &Account| Some(&account.0));
-        LoadShedLayer::new(Rules::new(&fleet.limiter, tenant, [Rule::bucket(bucket).path(path)]).unwrap())
+        PlimsollLayer::new(Rules::new(&fleet.limiter, tenant, [Rule::bucket(bucket).path(path)]).unwrap())
     };
     let account = any(async |Extension(account): Extension<Account>| account.0);
     // A rule names the whole path, or the part that the nested router sees.
     let orders = Router::new().route("/{id}", account.clone()).layer(shed("orders", "/orders/{id}"));
-    let reports = Router::new().route("/daily", account).layer(shed("reports", "/daily").same_body());
+    let reports = Router::new().route("/daily", account).layer(shed("reports", "/daily"));
     let app = Router::new()
         .nest("/orders", orders)
         .nest("/reports", reports)

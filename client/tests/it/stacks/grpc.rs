@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::get;
-use plimsoll_client::middleware::{LoadShedLayer, Rule, Rules, Tenant};
+use plimsoll_client::middleware::{PlimsollLayer, Rule, Rules, Tenant};
 use plimsoll_core::decision::Mode;
 use plimsoll_core::report::Counts;
 use tokio::net::TcpListener;
@@ -29,43 +29,30 @@ const CHECK: &str = "/grpc.health.v1.Health/Check";
 /// A stack of tonic, perhaps with plain HTTP at `/page` beside it.
 struct Stack {
     name: &'static str,
-    serve: fn(TcpListener, LoadShedLayer, HealthServer<HealthService>),
+    serve: fn(TcpListener, PlimsollLayer, HealthServer<HealthService>),
     has_page: bool,
 }
 
 fn stacks() -> Vec<Stack> {
     vec![
         Stack {
-            name: "server of tonic",
-            serve: |listener, shed, health| {
-                let server = Server::builder().layer(shed).add_service(health);
-                tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
-            },
-            has_page: false,
-        },
-        Stack {
             name: "server of tonic: trace and timeout around the limiter",
             serve: |listener, shed, health| {
-                let layers = ServiceBuilder::new().layer(TraceLayer::new_for_grpc()).layer(shed);
+                let layers =
+                    ServiceBuilder::new().layer(TraceLayer::new_for_grpc()).layer(shed.either_body());
                 let server = Server::builder().timeout(TIMEOUT).layer(layers).add_service(health);
                 tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
             },
             has_page: false,
         },
         Stack {
-            name: "routes of tonic in a router of axum",
-            serve: |listener, shed, health| {
-                let app = Routes::new(health).into_axum_router().merge(page()).layer(shed.same_body());
-                tokio::spawn(axum::serve(listener, app).into_future());
-            },
-            has_page: true,
-        },
-        Stack {
             name: "routes of tonic in a router of axum: trace, limiter, timeout",
             serve: |listener, shed, health| {
                 let timeout = TimeoutLayer::with_status_code(http::StatusCode::GATEWAY_TIMEOUT, TIMEOUT);
-                let layers =
-                    ServiceBuilder::new().layer(TraceLayer::new_for_grpc()).layer(shed).layer(timeout);
+                let layers = ServiceBuilder::new()
+                    .layer(TraceLayer::new_for_grpc())
+                    .layer(shed.either_body())
+                    .layer(timeout);
                 let app = Routes::new(health).into_axum_router().merge(page()).layer(layers);
                 tokio::spawn(axum::serve(listener, app).into_future());
             },
@@ -96,7 +83,7 @@ async fn stacks_of_tonic_compose_and_behave() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let health = HealthServer::new(HealthService::from_health_reporter(reporter));
-        serve(listener, LoadShedLayer::new(rules), health);
+        serve(listener, PlimsollLayer::new(rules), health);
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
         let check = async |service: &str| {
             let mut request = Request::new(HealthCheckRequest { service: service.to_owned() });

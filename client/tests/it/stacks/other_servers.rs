@@ -55,7 +55,7 @@ async fn stacks_of_hyper_compose_and_behave() {
         Stack {
             name: "hyper and the limiter",
             serve: |listener, shed| {
-                serve(listener, ServiceBuilder::new().layer(shed).service(hyper_routes()));
+                serve(listener, ServiceBuilder::new().layer(shed.either_body()).service(hyper_routes()));
             },
             ..Stack::default()
         },
@@ -63,8 +63,10 @@ async fn stacks_of_hyper_compose_and_behave() {
             name: "hyper: trace, limiter, timeout",
             serve: |listener, shed| {
                 let timeout = TimeoutLayer::with_status_code(http::StatusCode::GATEWAY_TIMEOUT, TIMEOUT);
-                let layers =
-                    ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(shed).layer(timeout);
+                let layers = ServiceBuilder::new()
+                    .layer(TraceLayer::new_for_http())
+                    .layer(shed.either_body())
+                    .layer(timeout);
                 serve(listener, layers.service(hyper_routes()));
             },
             late: Some(504),
@@ -82,7 +84,7 @@ async fn function_with_a_plain_body_is_a_service() {
         let answer = async |request: http::Request<Incoming>| {
             Ok::<_, Infallible>(http::Response::new(Full::<Bytes>::from(request.uri().path().to_owned())))
         };
-        serve(listener, ServiceBuilder::new().layer(shed).service_fn(answer));
+        serve(listener, ServiceBuilder::new().layer(shed.either_body()).service_fn(answer));
     })
     .await;
     shop.enforce(0).await;

@@ -21,7 +21,7 @@ pub(super) fn client(data: &[u8]) {
     let (limiter, mut subscription) = tiers::client(100, "zone-a");
     let key = limiter.bucket("checkout").unwrap().key("acme");
     attack(data, &[Place::ZoneA, Place::Lower], &mut subscription, &["identity"], || {
-        let _ = key.admit();
+        let _ = key.check();
     });
 }
 

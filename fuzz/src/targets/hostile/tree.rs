@@ -1,7 +1,7 @@
 //! A controller, aggregators beside and above each other, and honest clients: what the hostile child must not break.
 
 use plimsoll_aggregator::zone::Zone;
-use plimsoll_client::{KeyHandle, Subscription};
+use plimsoll_client::internals::{KeyHandle, Subscription};
 use plimsoll_controller::brain::Brain;
 use plimsoll_core::exchange::{Child, Parent, StreamId};
 use plimsoll_core::quantity::MonoTime;
@@ -85,7 +85,7 @@ impl Tree {
         self.now = later(self.now, 100);
         let now = self.now;
         for client in &mut self.clients {
-            let _ = client.key.admit();
+            let _ = client.key.check();
             client.subscription.on_tick(now);
             let zone = &mut self.zones[client.zone];
             let served = client.link.exchange(&mut client.subscription, zone, now);

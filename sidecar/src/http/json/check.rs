@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use http_body_util::Full;
-use plimsoll_client::{Decided, KeyRequest, Limiter, TraceId, Verdict};
+use plimsoll_client::internals::Decided;
+use plimsoll_client::{Limiter, Request, TraceId};
 use plimsoll_core::names::DEFAULT_TENANT;
 use serde::Serialize;
 
@@ -24,29 +25,27 @@ pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response
     let rules = &in_force.rules;
     match read::<Check<'_>, CheckBatch<'_>>(body)? {
         Body::Single(check) => {
-            let key = check.key(rules, At(None))?;
-            let decided = limiter.decide_with_quotas(key, check.trace()).await;
-            let answer = answer_of(limiter, key, &decided);
+            let request = check.request(rules, At(None))?;
+            let decided = limiter.explain(&request).await;
+            let answer = answer_of(limiter, &request, &decided);
             count(&port.counts, &answer);
             Ok(json(&answer))
         }
         Body::Batch(batch) => {
             check_batch("requests", &batch.requests)?;
             let checks = batch.requests.iter().enumerate();
-            let keys = checks.map(|(index, check)| check.key(rules, At(Some(("requests", index)))));
-            let keys: Vec<KeyRequest<'_>> = keys.collect::<Result<_, _>>()?;
+            let requests = checks.map(|(index, check)| check.request(rules, At(Some(("requests", index)))));
+            let requests: Vec<Request<'_>> = requests.collect::<Result<_, _>>()?;
             let together = batch.together == Some(true);
             let decided = if together {
                 let trace = batch.requests.iter().find_map(Check::trace);
-                let mut decided = Vec::with_capacity(keys.len());
-                limiter.decide_together_with_quotas(&keys, trace, &mut decided).await;
-                decided
+                limiter.explain_each(&Request::all(&requests).trace(trace)).await.into_vec()
             } else {
-                let requests = keys.iter().zip(&batch.requests);
-                // All wait for the store at once.
-                join_all(requests.map(|(key, check)| limiter.decide_with_quotas(*key, check.trace()))).await
+                // All wait for the store together.
+                join_all(requests.iter().map(|request| limiter.explain(request))).await
             };
-            let results = keys.iter().zip(&decided).map(|(key, decided)| answer_of(limiter, *key, decided));
+            let results =
+                requests.iter().zip(&decided).map(|(request, decided)| answer_of(limiter, request, decided));
             let results: Vec<CheckAnswer> = results.collect();
             results.iter().for_each(|answer| count(&port.counts, answer));
             let allowed = together.then(|| results.iter().all(|answer| answer.allowed));
@@ -56,10 +55,10 @@ pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response
 }
 
 impl Check<'_> {
-    fn key(&self, rules: &Rules, at: At<'_>) -> Result<KeyRequest<'_>, Problem> {
+    fn request(&self, rules: &Rules, at: At<'_>) -> Result<Request<'_>, Problem> {
         check_bucket(rules, at, &self.bucket)?;
         let tenant = tenant_of(self.tenant.as_ref());
-        Ok(KeyRequest { bucket: self.bucket.as_str(), tenant, cost: self.cost.unwrap_or(1) })
+        Ok(Request::new(self.bucket.as_str(), tenant).cost(self.cost.unwrap_or(1)).trace(self.trace()))
     }
 
     fn trace(&self) -> Option<TraceId> {
@@ -72,19 +71,16 @@ pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
     tenant.map_or(DEFAULT_TENANT, Text::as_str)
 }
 
-fn answer_of(limiter: &Limiter, key: KeyRequest<'_>, decided: &Decided) -> CheckAnswer {
-    let refusal = match decided.verdict {
-        Verdict::Admit => None,
-        Verdict::Refuse(refusal) => Some(refusal),
-    };
+fn answer_of(limiter: &Limiter, request: &Request<'_>, decided: &Decided) -> CheckAnswer {
+    let refusal = decided.verdict.ok().err();
     let is_plain = refusal.is_none() && decided.quota.is_none();
-    let left = if is_plain { limiter.quota_left(key.bucket, key.tenant) } else { None };
+    let left = if is_plain { limiter.quota_left(request) } else { None };
     let quota = decided.quota.as_ref().or(left.as_ref().map(|left| &left.quota));
     CheckAnswer {
         allowed: refusal.is_none(),
         reason: refusal.map(|refusal| refusal.reason().as_str()),
         retry_after_ms: refusal.map(|refusal| millis(refusal.retry_after())),
-        limit_rps: limiter.limit(key.bucket),
+        limit_rps: limiter.limit(request.bucket()),
         quota: quota.map(|quota| QuotaAnswer {
             name: quota.name.to_string(),
             max: quota.rate.max(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use plimsoll_client::ObservedResponse;
+use plimsoll_client::{ObservedResponse, Request};
 
 use super::check::tenant_of;
 use super::read::{At, Body, check_batch, check_bucket, read};
@@ -42,8 +42,8 @@ pub(in crate::http) fn report(port: &Inner, body: &[u8]) -> Result<Response<Full
 }
 
 fn record(port: &Inner, report: &Report<'_>, observed: ObservedResponse) {
-    let tenant = tenant_of(report.tenant.as_ref());
-    let is_known = port.limits.limiter().record(report.bucket.as_str(), tenant, observed);
+    let request = Request::new(report.bucket.as_str(), tenant_of(report.tenant.as_ref()));
+    let is_known = port.limits.limiter().record(&request, observed);
     port.counts.count(Endpoint::V1Report, if is_known { Outcome::Recorded } else { Outcome::UnknownBucket });
 }
 

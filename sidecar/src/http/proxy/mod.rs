@@ -5,11 +5,13 @@ mod original;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
+use plimsoll_client::internals::Decided;
 use plimsoll_client::middleware::{Head, RefusalFormat, RefusalOf, quota_fields};
-use plimsoll_client::{Decided, KeyRequest, TraceId, Verdict};
+use plimsoll_client::{Request as Asking, TraceId, Verdict};
 use plimsoll_core::names::check_name;
 
 use self::original::{Names, Original};
@@ -61,7 +63,7 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
         Some(Asked::ByQuotas { deciding, bucket, tenant }) => {
             let mut response = respond(port, style, &bucket, &deciding.await);
             if response.status() == style.allowed
-                && let Some(left) = port.limits.limiter().quota_left(&bucket, &tenant)
+                && let Some(left) = port.limits.limiter().quota_left(&Asking::new(&*bucket, &tenant))
             {
                 response.headers_mut().extend(quota_fields(&left));
             }
@@ -97,7 +99,7 @@ fn ask(
             }
             let (key, mistake) = by_headers(head, tenant, |name| in_force.rules.takes(name));
             mistake.into_iter().for_each(|mistake| port.counts.mistake(mistake));
-            key.map(|key| decide(port, style, head, key))
+            key.map(|key| decide(port, style, head, &key))
         }
         Http::Rules(rules) => {
             let Original { request, mistakes } = Original::of(head, style.names);
@@ -113,7 +115,7 @@ fn by_headers<'a>(
     head: Head<'a>,
     tenant: &'a HttpTenant,
     takes: impl FnOnce(&str) -> bool,
-) -> (Option<KeyRequest<'a>>, Option<Mistake>) {
+) -> (Option<Asking<'a>>, Option<Mistake>) {
     let bucket = match head.header(&BUCKET_HEADER) {
         Some(bucket) if check_name(bucket).is_err() => return (None, Some(Mistake::Bucket)),
         Some(bucket) if !takes(bucket) => return (None, Some(Mistake::BucketNotListed)),
@@ -126,7 +128,7 @@ fn by_headers<'a>(
         Some(_) => head.header(&COST_HEADER).and_then(cost_of),
     };
     let mistake = cost.is_none().then_some(Mistake::Cost);
-    (Some(KeyRequest { bucket, tenant: tenant.of(head), cost: cost.unwrap_or(1) }), mistake)
+    (Some(Asking::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))), mistake)
 }
 
 /// Returns the number of requests that a request counts as: digits alone, from 1 on.
@@ -139,16 +141,19 @@ fn decide(
     port: &Inner,
     style: Style,
     head: Head<'_>,
-    key: KeyRequest<'_>,
+    key: &Asking<'_>,
 ) -> Asked<impl Future<Output = Decided> + Send + use<>> {
     let limiter = port.limits.limiter();
     let trace = head.header(&TRACEPARENT).and_then(|value| TraceId::of_traceparent(value.as_bytes()));
-    if limiter.has_quotas(key.bucket) {
-        let deciding = limiter.decide_with_quotas(key, trace);
-        let (bucket, tenant) = (key.bucket.to_owned(), key.tenant.to_owned());
+    let key = key.trace(trace);
+    let deciding = limiter.explain(&key);
+    if limiter.has_quotas(key.bucket()) {
+        let (bucket, tenant) = (key.bucket().to_owned(), key.tenant().to_owned());
         return Asked::ByQuotas { deciding, bucket, tenant };
     }
-    Asked::Decided(respond(port, style, key.bucket, &limiter.decide(key, trace)))
+    // Without quotas it is ready.
+    let decided = deciding.now_or_never().unwrap_or(Decided::ADMITTED);
+    Asked::Decided(respond(port, style, key.bucket(), &decided))
 }
 
 fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Response<Full<Bytes>> {

@@ -48,7 +48,7 @@ fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
     let path = dir.path().join("rules.yaml");
     fs::write(&path, rules("one")).unwrap();
     let file = RulesFile::new(&path);
-    let (limiter, _feed) = Limiter::builder("sidecar").unwrap().buckets_max(buckets_max).build().unwrap();
+    let (limiter, _feed) = Limiter::builder("sidecar").buckets_max(buckets_max).build_detached().unwrap();
     let limits = Limits::new(limiter, file.read().unwrap().0).unwrap();
     let reloads = Reloads::default();
     tokio::spawn(file.follow(limits.clone(), reloads.clone()));

@@ -302,7 +302,9 @@ fn names_that_a_client_gave_up_leave_room_to_others() {
     }
     assert!(zone.known_buckets().count() <= 10_000);
     zone.on_close(at(25), StreamId(21));
-    (1..=2_000).for_each(|tenth| zone.on_tick(at(100 * tenth)));
+    (1..=2_000).for_each(|tenth| {
+        zone.on_tick(at(100 * tenth));
+    });
     for child in 2..9 {
         ask(&mut zone, 200_030, Role::Client, 1_000 + child as u128, of_round(100 + child));
     }

@@ -11,7 +11,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use plimsoll_client::{Decided, FeedHandle, KeyRequest, Limiter, Metrics, QuotaStore};
+use plimsoll_client::internals::Decided;
+use plimsoll_client::{FeedHandle, Limiter, Metrics, QuotaStore, Request};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -62,10 +63,8 @@ impl Instance {
     fn start(runtime: &Runtime, fleet: &Fleet, store: QuotaStore, buckets: &[&str]) -> Self {
         let _runtime = runtime.enter();
         let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
-        let builder =
-            Limiter::builder("shop").unwrap().zone("zone-a").unwrap().aggregator(&aggregator).unwrap();
+        let builder = Limiter::builder("shop").zone("zone-a").aggregator(&aggregator);
         let (limiter, feed) = builder.quota_store(store).build().unwrap();
-        let feed = feed.spawn().unwrap();
         for bucket in buckets {
             limiter.bucket(bucket).unwrap();
             until("directives to bring the quotas", || limiter.has_quotas(bucket).then_some(()));
@@ -75,15 +74,14 @@ impl Instance {
 
     /// Decides about one request, which ends although its store may not answer.
     async fn decide(&self, bucket: &str) -> Decided {
-        let request = KeyRequest { bucket, tenant: TENANT, cost: 1 };
-        let decided = self.limiter.decide_with_quotas(request, None);
+        let request = Request::new(bucket, TENANT);
+        let decided = self.limiter.explain(&request);
         tokio::time::timeout(PATIENCE, decided).await.unwrap()
     }
 
     /// Decides about one request at once; `None` if it has to wait.
     fn decide_now(&self, bucket: &str) -> Option<Decided> {
-        let request = KeyRequest { bucket, tenant: TENANT, cost: 1 };
-        self.limiter.decide_with_quotas(request, None).now_or_never()
+        self.limiter.explain(&Request::new(bucket, TENANT)).now_or_never()
     }
 
     fn metric(&self, name: &str) -> f64 {

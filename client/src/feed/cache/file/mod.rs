@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_core::directive::{BucketDirective, Directives};
 use plimsoll_host::{atomic_file, regular_file};
 
-use super::snapshot::{Owner, Snapshot, SnapshotError};
+use super::snapshot::{self, Owner};
 
 /// The largest file that is written or read, in bytes.
 pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -47,9 +48,6 @@ pub(crate) enum CacheFileError {
     /// The directives are larger than the largest file.
     #[error("the directives take more than {BYTES_MAX} bytes")]
     TooLarge,
-    /// The directives cannot be written as JSON.
-    #[error(transparent)]
-    Text(#[from] serde_json::Error),
 }
 
 impl CacheFile {
@@ -58,60 +56,63 @@ impl CacheFile {
     }
 
     /// Reads the directives that an earlier process saved, and logs the result.
-    pub(crate) fn read(&self) -> (Restored, Option<Snapshot>) {
+    pub(crate) fn read(&self) -> (Restored, Option<Directives>) {
         let path = self.path.display();
         match read(&self.path) {
             Ok(None) => {
                 tracing::info!(%path, "no directive cache; starting without directives");
                 (Restored::Nothing, None)
             }
-            Ok(Some(text)) => match Snapshot::of_text(&text, &self.owner) {
-                Ok((snapshot, written_at)) => {
+            Ok(Some(bytes)) => match snapshot::read(&bytes, &self.owner) {
+                Ok((directives, written_at)) => {
                     let age = now_since_1970().saturating_sub(written_at);
-                    let (age_s, buckets) = (age.as_secs(), snapshot.buckets.len());
-                    let killed = snapshot.kill.is_killed();
+                    let (age_s, buckets) = (age.as_secs(), directives.buckets.len());
+                    let killed = directives.kill.is_killed();
                     tracing::info!(%path, age_s, buckets, killed, "directive cache restored");
-                    (Restored::Directives(age), Some(snapshot))
+                    (Restored::Directives(age), Some(directives))
                 }
                 Err(error) => rejected(&self.path, &error, error.label()),
             },
-            // The file is not UTF-8: it is damaged, or something else wrote it.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                rejected(&self.path, &SnapshotError::Torn, SnapshotError::Torn.label())
-            }
             Err(error) => rejected(&self.path, &error, "unreadable"),
         }
     }
 
-    /// Writes a snapshot. Whenever the process or the machine dies, a reader finds either the new file or the
+    /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a reader finds either the new file or the
     /// former one, whole. Blocks.
-    pub(crate) fn write(&self, snapshot: Snapshot) -> Result<(), CacheFileError> {
+    pub(crate) fn write(&self, mut directives: Directives) -> Result<(), CacheFileError> {
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now_since_1970();
-        let mut text = snapshot.to_text(&self.owner, now)?;
-        if text.len() > BYTES_MAX {
-            text = snapshot.classes_only().to_text(&self.owner, now)?;
+        let mut bytes = snapshot::write(directives.clone(), &self.owner, now);
+        if bytes.len() > BYTES_MAX {
+            let classes_only =
+                |bucket: &mut BucketDirective| bucket.keys.retain(|key| key.tenant.is_default_class());
+            directives.buckets.iter_mut().for_each(classes_only);
+            bytes = snapshot::write(directives, &self.owner, now);
         }
-        if text.len() > BYTES_MAX {
+        if bytes.len() > BYTES_MAX {
             return Err(CacheFileError::TooLarge);
         }
-        atomic_file::replace(&self.path, text.as_bytes())
+        atomic_file::replace(&self.path, &bytes)
             .map_err(|source| CacheFileError::Write { path: self.path.clone(), source })
     }
 }
 
-fn rejected(path: &Path, error: &dyn std::fmt::Display, label: &'static str) -> (Restored, Option<Snapshot>) {
+fn rejected(
+    path: &Path,
+    error: &dyn std::fmt::Display,
+    label: &'static str,
+) -> (Restored, Option<Directives>) {
     let path = path.display();
     tracing::warn!(%path, %error, reason = label, "directive cache rejected; starting without directives");
     (Restored::Rejected(label), None)
 }
 
-/// Reads the text of a file; `None` if there is no file.
-fn read(path: &Path) -> io::Result<Option<String>> {
+/// Reads a file; `None` if there is no file.
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     // One byte more than the largest file is read, so that a longer one does not pass its checksum.
     match regular_file::read(path, BYTES_MAX) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        read => String::from_utf8(read?).map(Some).map_err(|_| io::ErrorKind::InvalidData.into()),
+        read => read.map(Some),
     }
 }
 

@@ -1,10 +1,17 @@
-//! A snapshot survives the way through text, and no damaged or foreign text is restored.
+//! Directives survive the way through a file, and none that are damaged or foreign are restored.
 
 use std::sync::Arc;
 
 use super::*;
+use plimsoll_core::decision::token_bucket::Tokens;
+use plimsoll_core::decision::{Coin, Mode};
+use plimsoll_core::directive::{
+    BucketDirective, Epoch, Headroom, KeyDirective, PoolDepth, Terms, Values, ZonePool,
+};
+use plimsoll_core::names::{Bucket, Tenant};
+use plimsoll_core::quantity::{DropRatio, Limit, Rate};
 use plimsoll_core::quota::{BucketQuotas, OnStoreError, Quota, QuotaKey, QuotaRate};
-use proptest::prelude::*;
+use plimsoll_core::rollout::{Cohort, Percent};
 
 fn owner() -> Owner {
     Owner { service: Name::new("shop").unwrap(), zone: Zone::new("eu-1a").unwrap() }
@@ -21,7 +28,7 @@ fn quotas() -> BucketQuotas {
     BucketQuotas::new(vec![Arc::new(quota)]).unwrap()
 }
 
-fn snapshot() -> Snapshot {
+fn directives() -> Directives {
     let key = |tenant: &str, units, guard| KeyDirective {
         tenant: Tenant::new(tenant).unwrap(),
         values: Values {
@@ -44,7 +51,7 @@ fn snapshot() -> Snapshot {
             pool: Some(ZonePool {
                 rate: Headroom::Shared(rate(400.5)),
                 offered: rate(600.0),
-                depth: PoolDepth::nearest(1.234),
+                depth: PoolDepth::nearest(1.25),
                 burst: Tokens::new(120.25),
             }),
             quotas: Some(quotas()),
@@ -67,115 +74,62 @@ fn snapshot() -> Snapshot {
         whole: true,
     };
     let kills = [(Bucket::new("search").unwrap(), KillGeneration(2))].into();
-    Snapshot {
+    let buckets = vec![checkout, unlimited, overloaded];
+    Directives {
         epoch: Some(Epoch(41)),
+        seq: 1,
         kill: KillGeneration(3),
         kills,
-        buckets: vec![checkout, unlimited, overloaded],
+        buckets,
+        ..Directives::default()
     }
 }
 
-fn text() -> String {
-    snapshot().to_text(&owner(), Duration::from_secs(1_700_000_000)).unwrap()
+fn bytes(directives: Directives) -> Vec<u8> {
+    write(directives, &owner(), Duration::from_secs(1_700_000_000))
 }
 
-/// A text with another content and the right checksum.
-fn rewritten(from: &str, to: &str) -> String {
-    let text = text();
-    let body = text.split_once('\n').unwrap().1.trim_end();
-    assert!(body.contains(from), "{body}");
-    let body = body.replacen(from, to, 1);
-    format!("{MARK} {:016x}\n{body}\n", checksum(&body))
+fn label(bytes: &[u8]) -> &'static str {
+    read(bytes, &owner()).unwrap_err().label()
 }
 
 #[test]
-fn snapshot_is_the_same_after_the_way_through_text() {
-    let (found, written_at) = Snapshot::of_text(&text(), &owner()).unwrap();
-    assert_eq!((found, written_at), (snapshot(), Duration::from_secs(1_700_000_000)));
-    let empty = Snapshot::default();
-    let text = empty.to_text(&owner(), Duration::ZERO).unwrap();
-    assert_eq!(Snapshot::of_text(&text, &owner()).unwrap().0, empty);
-}
-
-#[test]
-fn text_is_readable() {
-    let text = text();
-    for line in [
-        "plimsoll directives 1 ",
-        "\"service\": \"shop\"",
-        "\"written_at_s\": 1700000000",
-        "\"kill_generation\": 3",
-        "\"rps\": 1000.0",
-        "\"mode\": \"canary\"",
-        "\"ratio\": 0.333",
-    ] {
-        assert!(text.contains(line), "{line} in {text}");
+fn directives_are_the_same_after_a_restart() {
+    for directives in [directives(), Directives { seq: 1, ..Directives::default() }] {
+        let read = read(&bytes(directives.clone()), &owner()).unwrap();
+        assert_eq!(read, (directives, Duration::from_secs(1_700_000_000)));
     }
 }
 
 #[test]
-fn torn_changed_or_foreign_text_is_rejected() {
-    let other = |service: &str, zone: &str| Owner {
-        service: Name::new(service).unwrap(),
-        zone: Zone::new(zone).unwrap(),
-    };
-    let label = |text: &str, owner: &Owner| Snapshot::of_text(text, owner).unwrap_err().label();
-    assert_eq!(label(&text(), &other("till", "eu-1a")), "other_owner");
-    assert_eq!(label(&text(), &other("shop", "eu-1b")), "other_owner");
-    for end in 0..text().len() {
-        let torn = &text()[..end];
-        assert!(["torn", "version"].contains(&label(torn, &owner())), "{end}");
+fn torn_changed_or_foreign_file_is_rejected() {
+    let whole = bytes(directives());
+    for end in 0..whole.len() {
+        assert!(["torn", "version"].contains(&label(&whole[..end])), "{end}");
     }
-    let later = text().replacen("directives 1", "directives 2", 1);
-    assert_eq!(label(&later, &owner()), "version");
-    assert_eq!(label(&text().replacen("41", "42", 1), &owner()), "torn");
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at] ^= 1;
+        assert!(["torn", "version"].contains(&label(&changed)), "{at}");
+    }
+    for (service, zone) in [("till", "eu-1a"), ("shop", "eu-1b")] {
+        let other = Owner { service: Name::new(service).unwrap(), zone: Zone::new(zone).unwrap() };
+        assert_eq!(read(&whole, &other).unwrap_err().label(), "other_owner");
+    }
 }
 
 #[test]
 fn invalid_value_is_rejected_even_with_the_right_checksum() {
-    for (from, to) in [
-        ("\"acme\"", "\"no name\""),
-        ("\"checkout\"", "\"\""),
-        ("0.333", "1.333"),
-        ("1000.0", "-1.0"),
-        ("12.5", "120.5"),
-        ("\"canary\"", "\"canarie\""),
-        ("\"epoch\": 41", "\"epoch\": 4294967297"),
-        ("\"epoch\"", "\"epoc\""),
-        ("\"max\": 10001", "\"max\": 0"),
-        ("\"every_ms\": 3600003", "\"every_ms\": 9223372036854775808"),
-        ("\"lease\": 104", "\"lease\": 10002"),
-        ("\"global\"", "\"globe\""),
-        ("\"api_calls\"", "\"{api}\""),
-        ("\"clients\": 7", "\"clients\": -7"),
+    let epoch = |epoch| Directives { epoch: Some(Epoch(epoch)), ..directives() };
+    assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
+    for invalid in [
+        epoch(JUMP_MAX + 1),
+        Directives { kill: KillGeneration(u64::MAX), ..directives() },
+        Directives { epoch: None, ..directives() },
     ] {
-        let error = Snapshot::of_text(&rewritten(from, to), &owner()).unwrap_err();
-        assert_eq!(error.label(), "invalid", "{to}: {error}");
+        assert_eq!(label(&bytes(invalid)), "invalid");
     }
-    Snapshot::of_text(&rewritten("41", "42"), &owner()).unwrap();
-}
-
-proptest! {
-    #[test]
-    fn no_other_text_is_restored(text in ".{0,300}", end in 0..2_000usize) {
-        prop_assert!(Snapshot::of_text(&text, &owner()).is_err());
-        let marked = format!("{MARK} {:016x}\n{text}\n", checksum(&text));
-        prop_assert!(Snapshot::of_text(&marked, &owner()).is_err());
-        let whole = super::tests::text();
-        let cut = whole.get(..end.min(whole.len() - 1)).unwrap_or_default();
-        prop_assert!(Snapshot::of_text(cut, &owner()).is_err());
-    }
-
-    #[test]
-    fn ratio_is_exact_after_the_way_through_text(units in 0..=DropRatio::ONE, guard in 0.0..1e12f64) {
-        let mut snapshot = snapshot();
-        snapshot.buckets[0].keys[0].values =
-            Values { ratio: DropRatio::new(units).ok(), guard: Some(rate(guard)), ..Values::default() };
-        let text = snapshot.to_text(&owner(), Duration::ZERO).unwrap();
-        let found = Snapshot::of_text(&text, &owner()).unwrap().0;
-        let [was, is] = [&snapshot, &found].map(|snapshot| snapshot.buckets[0].keys[0].values);
-        prop_assert_eq!(was.ratio, is.ratio);
-        let off = (was.guard.unwrap().per_second() - is.guard.unwrap().per_second()).abs();
-        prop_assert!(off <= 1e-12 * guard);
+    for body in [&b"17 shop eu-1a\n\x02\xff\xff"[..], b"17 shop eu-1a\n", b"now shop eu-1a\n\0"] {
+        assert_eq!(label(&with_checksum(body)), "invalid");
     }
 }

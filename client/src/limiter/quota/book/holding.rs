@@ -120,6 +120,19 @@ impl<W: Waiter> Holding<W> {
         })
     }
 
+    /// Begins a call for requests that do not wait: for a lease, and for what the allowance owes.
+    pub(crate) fn lead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
+        if self.calls > 0 {
+            return None;
+        }
+        let lease = if quota.lease() > 1 { self.lease.extra(quota, now).max(1) } else { 0 };
+        let wanted = lease.saturating_add(self.allowance.owed(now));
+        (wanted > 0).then(|| {
+            self.call(now);
+            Demand { least: 1, wanted }
+        })
+    }
+
     /// Returns tokens to the lease, and those beyond it.
     pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         let beyond = self.lease.bank(quota, tokens, now);
@@ -209,6 +222,11 @@ impl<W: Waiter> Holding<W> {
             if let (Some(waiting), Some(outcome)) = (self.waiting.pop_front(), outcome) {
                 settled.push((waiting.waiter, outcome));
             }
+        }
+        if reply.granted == 0 && reply.remaining == 0 && self.lease.is_over(now) {
+            // Requests that do not wait learn from it, too.
+            let wait = holds_in(quota.rate, reply, 1).unwrap_or(REFUSAL_LASTS_MAX);
+            self.remember(1, now + wait, now);
         }
         left -= self.allowance.repay(left, now);
         let ended = self.lease.take_ended(now);

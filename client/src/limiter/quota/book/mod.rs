@@ -80,10 +80,16 @@ pub(super) struct BucketId<'a> {
     hash: u64,
 }
 
+/// A token bucket, apart from a request: a quota, and a tenant or [`EVERY_TENANT`].
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) quota: Arc<Quota>,
+    pub(super) tenant: Arc<str>,
+}
+
 impl BucketId<'_> {
-    /// Returns the tenant, or [`EVERY_TENANT`].
-    pub(super) const fn tenant(&self) -> &str {
-        self.tenant
+    pub(super) fn key(&self) -> Key {
+        Key { quota: Arc::clone(self.quota), tenant: self.tenant.into() }
     }
 
     /// Returns true for the same token bucket.
@@ -174,17 +180,18 @@ impl<W: Waiter> Book<W> {
         Some(f(&mut entry.get_mut().holding))
     }
 
-    /// Takes all leases, and calls `f` with them.
-    pub(super) fn drain(&self, mut f: impl FnMut(&Arc<Quota>, &str, Tokens)) {
+    /// Takes all leases.
+    pub(super) fn drain(&self) -> Vec<(Key, Tokens)> {
+        let mut leases = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            for kept in &mut shard.table {
-                let tokens = kept.holding.drain();
-                if tokens.count > 0 {
-                    f(&kept.quota, &kept.tenant, tokens);
-                }
-            }
+            let held = shard.table.iter_mut().map(|kept| {
+                let key = Key { quota: Arc::clone(&kept.quota), tenant: (&*kept.tenant).into() };
+                (key, kept.holding.drain())
+            });
+            leases.extend(held.filter(|(_, tokens)| tokens.count > 0));
         }
+        leases
     }
 
     /// Returns the number of keys, and the tokens of their leases.

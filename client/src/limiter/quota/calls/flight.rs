@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use plimsoll_core::quota::Quota;
-
 use super::Shared;
-use crate::limiter::quota::book::{Demand, Outcome};
+use crate::limiter::quota::book::{Demand, Key, Outcome};
 use crate::limiter::quota::held::{Held, Settled};
 use crate::limiter::quota::store::Ask;
 
@@ -13,40 +11,38 @@ use crate::limiter::quota::store::Ask;
 #[derive(Debug)]
 pub(super) struct Flight {
     shared: Arc<Shared>,
-    quota: Arc<Quota>,
-    tenant: Arc<str>,
+    key: Key,
     is_landed: bool,
 }
 
 impl Flight {
-    pub(super) const fn new(shared: Arc<Shared>, quota: Arc<Quota>, tenant: Arc<str>) -> Self {
-        Self { shared, quota, tenant, is_landed: false }
+    pub(super) const fn new(shared: Arc<Shared>, key: Key) -> Self {
+        Self { shared, key, is_landed: false }
     }
 
     /// Asks until no request waits.
     pub(super) async fn run(mut self, mut demand: Demand) {
         loop {
-            let ask = Ask { quota: Arc::clone(&self.quota), tenant: Arc::clone(&self.tenant), demand };
+            let ask = Ask { key: self.key.clone(), demand };
             let sent = self.shared.now();
             let result = self.shared.call(Arc::from([ask])).await;
             let Ok((replies, _place)) = result else { return };
             let Some(reply) = replies.first().copied() else { return };
             let now = self.shared.now();
-            let id = self.shared.book.id(&self.quota, &self.tenant);
-            let landed = self.shared.book.known(&id, |holding| {
-                let mut landed = holding.land(&self.quota, reply, sent, now);
+            let landed = self.shared.known(&self.key, |holding| {
+                let mut landed = holding.land(&self.key.quota, reply, sent, now);
                 if self.shared.is_closed() {
                     landed.surplus = landed.surplus.and(holding.drain());
                 }
                 landed
             });
             let Some(landed) = landed else { return };
-            self.shared.figures.lost(&self.quota, landed.ended);
+            self.shared.figures.lost(&self.key.quota, landed.ended);
             for (waits, outcome) in landed.settled {
                 // A request that has just left drops its tokens, which return.
                 let _ = waits.0.send(self.settled(outcome));
             }
-            self.shared.give(&self.quota, &self.tenant, landed.surplus);
+            self.shared.give(self.key.clone(), landed.surplus);
             match landed.again {
                 Some(again) => demand = again,
                 None => {
@@ -59,12 +55,9 @@ impl Flight {
 
     fn settled(&self, outcome: Outcome) -> Settled {
         match outcome {
-            Outcome::Took(tokens) => Settled::Took(Held::new(
-                Arc::clone(&self.shared),
-                Arc::clone(&self.quota),
-                Arc::clone(&self.tenant),
-                tokens,
-            )),
+            Outcome::Took(tokens) => {
+                Settled::Took(Held::new(Arc::clone(&self.shared), self.key.clone(), tokens))
+            }
             Outcome::Refused(wait) => Settled::Refused(wait),
         }
     }
@@ -73,8 +66,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         if !self.is_landed {
-            let id = self.shared.book.id(&self.quota, &self.tenant);
-            for waits in self.shared.book.known(&id, |holding| holding.fail()).into_iter().flatten() {
+            for waits in self.shared.known(&self.key, |holding| holding.fail()).into_iter().flatten() {
                 let _ = waits.0.send(Settled::Failed);
             }
         }

@@ -1,4 +1,4 @@
-//! The calls to a store: their deadlines, the breakers before them, and the gives, which wait for a store that is away.
+//! The calls to a store: their deadlines, the breaker before them, and the gives, which wait for a store that is away.
 
 pub(super) mod breaker;
 mod flight;
@@ -6,18 +6,17 @@ mod prober;
 
 use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::quota::Quota;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use super::book::holding::Holding;
-use super::book::{Book, BucketId, Demand, KEYS_MAX, Reply, Tokens};
+use super::book::{Book, Demand, KEYS_MAX, Key, Reply, Tokens};
 use super::figures::{Figures, StoreCounters};
 use super::held::Waits;
 use super::store::{Ask, CONNECT_MAX, Failure, LATE_MAX, Store};
@@ -43,8 +42,10 @@ pub(super) struct Shared {
     /// The requests that wait.
     pub(super) waiting: Arc<Semaphore>,
     name: String,
-    parts: Box<[Part]>,
-    parts_open: AtomicUsize,
+    breaker: Mutex<Breaker>,
+    /// True while the breaker is open.
+    is_open: AtomicBool,
+    is_probing: AtomicBool,
     calls: Arc<Semaphore>,
     gives: Arc<Semaphore>,
     /// The gives that wait for a breaker to close, with the ends of their tokens.
@@ -53,20 +54,13 @@ pub(super) struct Shared {
     origin: Instant,
 }
 
-/// The breaker before one part of the keys.
-#[derive(Debug)]
-struct Part {
-    breaker: Mutex<Breaker>,
-    is_probing: AtomicBool,
-}
-
 impl Shared {
     pub(super) fn new(store: Store, name: String, timeout: Duration, seed: u64) -> Self {
-        let part = || Part { breaker: Mutex::new(Breaker::new()), is_probing: AtomicBool::new(false) };
         Self {
             book: Book::new(KEYS_MAX, seed, timeout),
-            parts: std::iter::repeat_with(part).take(store.parts()).collect(),
-            parts_open: AtomicUsize::new(0),
+            breaker: Mutex::new(Breaker::new()),
+            is_open: AtomicBool::new(false),
+            is_probing: AtomicBool::new(false),
             store,
             figures: Figures::default(),
             timeout,
@@ -84,33 +78,46 @@ impl Shared {
         MonoTime::from_elapsed(self.origin.elapsed())
     }
 
-    /// Returns true if no breaker is open and the limiter runs.
+    /// Returns true if the breaker is closed and the limiter runs.
     pub(super) fn is_up(&self) -> bool {
         self.is_answering() && !self.is_closed()
     }
 
-    /// Returns true if no breaker is open.
+    /// Returns true if the breaker is closed.
     pub(super) fn is_answering(&self) -> bool {
-        self.parts_open.load(Ordering::Relaxed) == 0
+        !self.is_open.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
+    /// Calls `f` with the state of a key if there is any.
+    pub(super) fn known<T>(&self, key: &Key, f: impl FnOnce(&mut Holding<Waits>) -> T) -> Option<T> {
+        self.book.known(&self.book.id(&key.quota, &key.tenant), f)
+    }
+
+    /// Calls `f` with the state of a key, which begins if there is room for it.
+    pub(super) fn with<T>(
+        &self,
+        key: &Key,
+        now: MonoTime,
+        f: impl FnOnce(&mut Holding<Waits>) -> T,
+    ) -> Option<T> {
+        self.book.with(&self.book.id(&key.quota, &key.tenant), now, f)
+    }
+
     pub(super) fn counters(&self) -> StoreCounters {
         self.figures.counters(self.is_answering(), self.book.held())
     }
 
-    /// Returns true if the breaker before a key is closed. Sees to it that an open one is probed.
-    pub(super) fn passes(self: &Arc<Self>, ask: &Ask) -> bool {
-        let at = self.store.part(ask);
-        let Some(part) = self.parts.get(at) else { return false };
-        if self.is_answering() || part.lock().is_closed() {
-            return true;
+    /// Returns true if the breaker is closed. Sees to it that an open one is probed.
+    pub(super) fn passes(self: &Arc<Self>) -> bool {
+        let passes = self.is_answering();
+        if !passes {
+            self.probe(None);
         }
-        self.probe(at, ask, None);
-        false
+        passes
     }
 
     /// Asks the store. A store without an answer after the time that a request waits has failed, for the breaker; the
@@ -120,8 +127,7 @@ impl Shared {
         self: &Arc<Self>,
         asks: Arc<[Ask]>,
     ) -> Result<(Vec<Reply>, OwnedSemaphorePermit), Failure> {
-        let first = asks.first().ok_or(Failure::Reply)?;
-        if !self.passes(first) {
+        if !self.passes() {
             self.figures.failed(Failure::Open);
             return Err(Failure::Open);
         }
@@ -132,7 +138,7 @@ impl Shared {
         let sent = self.now();
         let mut answer = pin!(self.store.take(&asks));
         let Ok(result) = timeout(self.timeout, &mut answer).await else {
-            self.note(first, Err(&Failure::Timeout));
+            self.note(Err(Failure::Timeout));
             let replies = timeout(LATE_MAX, answer).await.map_err(|_| Failure::Timeout)??;
             self.figures.late();
             return Ok((replies, place));
@@ -141,14 +147,13 @@ impl Shared {
             self.figures.took(self.now().since(sent));
         }
         let is_granted = |replies: &Vec<Reply>| replies.iter().any(|reply| reply.granted > 0);
-        self.note(first, result.as_ref().map(is_granted));
+        self.note(result.as_ref().map(is_granted).map_err(|failure| *failure));
         Ok((result?, place))
     }
 
     /// Makes the call of a key for the requests that wait for it, and further calls until none waits.
-    pub(super) fn fly(self: &Arc<Self>, id: &BucketId<'_>, demand: Demand) {
-        let (quota, tenant) = (Arc::clone(id.quota), Arc::from(id.tenant()));
-        let flight = Flight::new(Arc::clone(self), quota, tenant);
+    pub(super) fn fly(self: &Arc<Self>, key: Key, demand: Demand) {
+        let flight = Flight::new(Arc::clone(self), key);
         // Dropped outside of a runtime, the flight ends the call.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(flight.run(demand));
@@ -156,29 +161,29 @@ impl Shared {
     }
 
     /// Returns tokens to the lease of their key, and those beyond it to the store.
-    pub(super) fn put_back(self: &Arc<Self>, quota: &Arc<Quota>, tenant: &Arc<str>, tokens: Tokens) {
+    pub(super) fn put_back(self: &Arc<Self>, key: &Key, tokens: Tokens) {
+        if tokens.count == 0 {
+            return;
+        }
         let now = self.now();
-        let id = self.book.id(quota, tenant);
         let bank = |holding: &mut Holding<Waits>| match self.is_closed() {
             true => tokens,
-            false => holding.bank(quota, tokens, now),
+            false => holding.bank(&key.quota, tokens, now),
         };
-        let beyond = self.book.known(&id, bank).unwrap_or(tokens);
-        self.give(quota, tenant, beyond);
+        let beyond = self.known(key, bank).unwrap_or(tokens);
+        self.give(key.clone(), beyond);
     }
 
     /// Gives tokens back to the store in the background, once a breaker before it is closed. Those that would arrive
     /// after the refill are lost: they would come on top of a full bucket.
-    pub(super) fn give(self: &Arc<Self>, quota: &Arc<Quota>, tenant: &Arc<str>, tokens: Tokens) {
+    pub(super) fn give(self: &Arc<Self>, key: Key, tokens: Tokens) {
         if tokens.count > 0 {
-            let demand = Demand { least: tokens.count, wanted: tokens.count };
-            let ask = Ask { quota: Arc::clone(quota), tenant: Arc::clone(tenant), demand };
-            self.give_when_closed(ask, tokens.ends);
+            self.give_when_closed(Ask::all(key, tokens.count), tokens.ends);
         }
     }
 
     fn give_when_closed(self: &Arc<Self>, ask: Ask, ends: MonoTime) {
-        if self.passes(&ask) {
+        if self.passes() {
             let place = Arc::clone(&self.gives).try_acquire_owned();
             let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else { return self.lost(&ask) };
             let shared = Arc::clone(self);
@@ -208,7 +213,7 @@ impl Shared {
     /// Gives tokens back that end at `ends`. What the store does not acknowledge may have been given, and is not repeated.
     async fn give_now(self: &Arc<Self>, ask: &Ask, ends: MonoTime) {
         let now = self.now();
-        let is_due = Tokens { count: ask.demand.least, ends }.returnable(now) && self.passes(ask);
+        let is_due = Tokens { count: ask.demand.least, ends }.returnable(now) && self.passes();
         let within = ends.since(now).min(LATE_MAX);
         if is_due && matches!(timeout(within, self.store.give(ask)).await, Ok(Ok(()))) {
             self.figures.given(ask.demand.least);
@@ -218,7 +223,7 @@ impl Shared {
     }
 
     fn lost(&self, ask: &Ask) {
-        self.figures.lost(&ask.quota, ask.demand.least);
+        self.figures.lost(&ask.key.quota, ask.demand.least);
     }
 
     /// Connects in the background, and asks once: a store that is configured wrongly is in the log before requests are
@@ -237,10 +242,9 @@ impl Shared {
                 Ok(Err(failure)) => failure,
                 Err(_) => Failure::Timeout,
             };
-            let at = shared.store.part(&ask);
-            let is_opened = shared.parts.get(at).is_some_and(|part| part.lock().open(shared.now(), jitter()));
+            let is_opened = shared.breaker().open(shared.now(), jitter());
             if is_opened {
-                shared.opened(at, &ask, failure);
+                shared.opened(failure);
             }
         });
     }
@@ -266,19 +270,14 @@ impl Shared {
 
     /// Gives all leases back.
     async fn give_leases(self: &Arc<Self>) {
-        let mut leases = Vec::new();
-        self.book.drain(|quota, tenant, tokens| {
-            let demand = Demand { least: tokens.count, wanted: tokens.count };
-            leases.push((Ask { quota: Arc::clone(quota), tenant: Arc::from(tenant), demand }, tokens.ends));
-        });
-        let mut leases = leases.into_iter();
+        let mut leases = self.book.drain().into_iter();
         let mut gives = tokio::task::JoinSet::new();
         loop {
             while gives.len() < GIVES_AT_ONCE
-                && let Some((ask, ends)) = leases.next()
+                && let Some((key, tokens)) = leases.next()
             {
                 let shared = Arc::clone(self);
-                gives.spawn(async move { shared.give_now(&ask, ends).await });
+                gives.spawn(async move { shared.give_now(&Ask::all(key, tokens.count), tokens.ends).await });
             }
             if gives.join_next().await.is_none() {
                 return;
@@ -287,27 +286,25 @@ impl Shared {
     }
 
     /// Counts a result, and opens the breaker after too many failures.
-    fn note(self: &Arc<Self>, ask: &Ask, result: Result<bool, &Failure>) {
-        let at = self.store.part(ask);
-        let Some(part) = self.parts.get(at) else { return };
+    fn note(self: &Arc<Self>, result: Result<bool, Failure>) {
         match result {
             Ok(is_granted) => {
                 self.figures.answered(is_granted);
-                part.lock().answered();
+                self.breaker().answered();
             }
             Err(failure) => {
-                self.figures.failed(*failure);
-                let is_opened = part.lock().failed(self.now(), jitter());
+                self.figures.failed(failure);
+                let is_opened = self.breaker().failed(self.now(), jitter());
                 if is_opened {
-                    self.opened(at, ask, *failure);
+                    self.opened(failure);
                 }
             }
         }
     }
 
-    /// Logs that a breaker has opened, and probes the store.
-    fn opened(self: &Arc<Self>, at: usize, ask: &Ask, failure: Failure) {
-        self.parts_open.fetch_add(1, Ordering::Relaxed);
+    /// Logs that the breaker has opened, and probes the store.
+    fn opened(self: &Arc<Self>, failure: Failure) {
+        self.is_open.store(true, Ordering::Relaxed);
         let cause = self.store.fault();
         tracing::warn!(
             store = self.name,
@@ -315,22 +312,18 @@ impl Shared {
             cause,
             "quota store does not answer: quotas follow on_store_error until it does"
         );
-        self.probe(at, ask, cause);
+        self.probe(cause);
     }
 
     /// Probes the store in the background until it answers, unless another task does. `cause` is in the log.
-    fn probe(self: &Arc<Self>, at: usize, ask: &Ask, cause: Option<String>) {
-        let Some(part) = self.parts.get(at) else { return };
+    fn probe(self: &Arc<Self>, cause: Option<String>) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if !part.is_probing.swap(true, Ordering::AcqRel) {
-            let prober = Prober::new(Arc::clone(self), at, ask.clone(), cause);
-            runtime.spawn(prober.run());
+        if !self.is_probing.swap(true, Ordering::AcqRel) {
+            runtime.spawn(Prober { shared: Arc::clone(self), logged: cause }.run());
         }
     }
-}
 
-impl Part {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Breaker> {
+    fn breaker(&self) -> MutexGuard<'_, Breaker> {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cm
 
 /// Makes a give of `ask.demand.least` tokens.
 pub(super) fn give_command(dialect: &Dialect, ask: &Ask, mark: u64, is_full: bool) -> Cmd {
-    let (rate, tokens) = (ask.quota.rate, ask.demand.least);
+    let (rate, tokens) = (ask.key.quota.rate, ask.demand.least);
     match dialect {
         Dialect::Server => {
             let mut command = cmd("QUOTA.GIVE");
@@ -100,7 +100,7 @@ pub(super) fn parse(value: Value, asks: &[Ask]) -> Option<Vec<Reply>> {
         let demand = ask.demand;
         let is_granted = granted >= demand.least && granted <= demand.wanted.max(demand.least);
         // A refill is never further than one interval, whatever a store says: leases and waits follow it.
-        let refill_in = millis(refill_in).min(Duration::from_millis(ask.quota.rate.every_ms()));
+        let refill_in = millis(refill_in).min(Duration::from_millis(ask.key.quota.rate.every_ms()));
         (granted == 0 || is_granted).then_some(Reply { granted, remaining, refill_in })
     });
     let replies = replies.collect::<Option<Vec<_>>>()?;
@@ -115,18 +115,18 @@ fn script(script: &Script, text: &str, is_full: bool) -> Cmd {
 }
 
 fn rate_and_demand(command: &mut Cmd, ask: &Ask) {
-    let (rate, demand) = (ask.quota.rate, ask.demand);
+    let (rate, demand) = (ask.key.quota.rate, ask.demand);
     command.arg(rate.max()).arg(rate.refill()).arg(rate.every_ms()).arg(demand.least).arg(demand.wanted);
 }
 
 /// The key at a quota server, which makes the rate a part of it.
 fn server_key(ask: &Ask) -> String {
-    format!("{{{}}}:{}", ask.tenant_in_key(), ask.quota.name)
+    format!("{{{}}}:{}", ask.tenant_in_key(), ask.key.quota.name)
 }
 
 /// The key at Redis. The tenant in braces is what Redis Cluster finds the slot by.
 fn redis_key(ask: &Ask) -> String {
-    let (tenant, name, rate) = (ask.tenant_in_key(), &ask.quota.name, ask.quota.rate);
+    let (tenant, name, rate) = (ask.tenant_in_key(), &ask.key.quota.name, ask.key.quota.rate);
     format!("plimsoll:{{{tenant}}}:{name}:{}:{}:{}", rate.max(), rate.refill(), rate.every_ms())
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
-    use super::super::Demand;
+    use super::super::{Demand, Key};
     use super::*;
 
     fn asks(count: usize) -> Vec<Ask> {
@@ -145,7 +145,8 @@ mod tests {
         let name = "calls".parse().unwrap();
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::AllowBounded, 10).unwrap();
         let demand = Demand { least: 2, wanted: 10 };
-        let ask = Ask { quota: Arc::new(quota), tenant: "acme".into(), demand };
+        let key = Key { quota: Arc::new(quota), tenant: "acme".into() };
+        let ask = Ask { key, demand };
         vec![ask; count]
     }
 

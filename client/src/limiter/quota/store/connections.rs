@@ -7,7 +7,6 @@ use std::time::Duration;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::{ClusterClient, ClusterClientBuilder};
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
     RedisConnectionInfo, RedisError, RedisResult, ServerErrorKind, TlsMode, Value,
@@ -112,7 +111,7 @@ impl Connections {
     fn failed(&self, error: &RedisError) -> Failure {
         tracing::debug!(store = %self.config, %error, "quota store failed");
         let mut text: String = error.to_string().chars().take(FAULT_CHARS_MAX).collect();
-        if let Some(hint) = hint(&self.config.kind, &text) {
+        if let Some(hint) = hint(self.config.kind, &text) {
             text = format!("{hint} ({text})");
         }
         *self.last_fault() = Some(text);
@@ -195,37 +194,12 @@ async fn connect(config: &QuotaStore) -> RedisResult<Connection> {
         .set_connection_timeout(Some(CONNECT_MAX))
         .set_response_timeout(Some(LATE_MAX));
     let nodes = config.hosts.iter().map(|(host, port)| address(&config, host, *port));
-    match &config.kind {
+    match config.kind {
         StoreKind::Server | StoreKind::Redis => {
             let address = nodes.into_iter().next().ok_or((ErrorKind::InvalidClientConfig, "no host"))?;
             let info = address.into_connection_info()?.set_redis_settings(redis);
             let client = client(info, authorities)?;
             client.get_multiplexed_async_connection_with_config(&settings).await.map(Connection::One)
-        }
-        StoreKind::Sentinel(master) => {
-            let mut builder = SentinelClientBuilder::new(nodes, master, SentinelServerType::Master)?
-                .set_client_to_redis_db(config.db);
-            if let Some(username) = &config.username {
-                builder = builder.set_client_to_redis_username(username);
-            }
-            if let Some(password) = &password {
-                builder = builder.set_client_to_redis_password(password);
-            }
-            if config.is_tls {
-                builder = builder
-                    .set_client_to_redis_tls_mode(TlsMode::Secure)
-                    .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-                #[cfg(feature = "tls")]
-                if let Some(root_cert) = authorities {
-                    let certificates =
-                        redis::TlsCertificates { client_tls: None, root_cert: Some(root_cert) };
-                    builder = builder
-                        .set_client_to_redis_certificates(certificates.clone())
-                        .set_client_to_sentinel_certificates(certificates);
-                }
-            }
-            let mut client = builder.build()?;
-            client.get_async_connection_with_config(&settings).await.map(Connection::One)
         }
         StoreKind::Cluster => {
             let client = cluster(ClusterClient::builder(nodes), &config, password, authorities)?;
@@ -311,10 +285,7 @@ fn failure(error: &RedisError) -> Failure {
             || error.is_connection_dropped()
             || matches!(
                 error.kind(),
-                ErrorKind::ClusterConnectionNotFound
-                    | ErrorKind::MasterNameNotFoundBySentinel
-                    | ErrorKind::EmptySentinelList
-                    | ErrorKind::AuthenticationFailed
+                ErrorKind::ClusterConnectionNotFound | ErrorKind::AuthenticationFailed
             ) =>
         {
             Failure::Connection

@@ -3,7 +3,7 @@
 use crate::limiter::quota::config::StoreKind;
 
 /// Returns what to do about an error that an address of another kind explains.
-pub(super) fn hint(kind: &StoreKind, error: &str) -> Option<&'static str> {
+pub(super) fn hint(kind: StoreKind, error: &str) -> Option<&'static str> {
     let error = error.to_ascii_lowercase();
     let has = |text: &str| error.contains(text);
     if has("unknown command") {
@@ -25,7 +25,7 @@ pub(super) fn hint(kind: &StoreKind, error: &str) -> Option<&'static str> {
             "the port speaks no TLS: leave out the `s` of plimsolls:// or rediss://, or give the store a certificate",
         );
     }
-    if has("moved") && *kind == StoreKind::Redis {
+    if has("moved") && kind == StoreKind::Redis {
         return Some("the address is that of a Redis Cluster: write redis+cluster:// in place of redis://");
     }
     if has("noauth") || has("authentication required") {
@@ -43,27 +43,21 @@ mod tests {
 
     #[test]
     fn error_of_a_store_of_another_kind_has_the_address_to_write() {
-        let sentinel = StoreKind::Sentinel("main".to_owned());
         for (kind, error, meant) in [
             (
-                &StoreKind::Server,
+                StoreKind::Server,
                 "\"ERR\": unknown command 'QUOTA.TAKE', with args",
                 Some("redis:// in place"),
             ),
-            (
-                &StoreKind::Redis,
-                "\"ERR\": unknown command 'EVALSHA', with args",
-                Some("plimsoll:// in place"),
-            ),
-            (&sentinel, "\"ERR\": unknown command 'SENTINEL'", Some("plimsoll:// in place")),
-            (&StoreKind::Cluster, "This instance has cluster support disabled", Some("redis:// in place")),
-            (&StoreKind::Server, "Incompatible type - Parse error at 1", Some("not an admin port")),
-            (&StoreKind::Server, "received corrupt message of type InvalidContentType", Some("no TLS")),
-            (&StoreKind::Redis, "\"MOVED\": 12182 127.0.0.1:7002", Some("redis+cluster:// in place")),
-            (&StoreKind::Redis, "\"NOAUTH\": Authentication required.", Some("asks for a password")),
-            (&StoreKind::Redis, "invalid peer certificate: UnknownIssuer", Some("not signed by")),
-            (&StoreKind::Server, "invalid peer certificate: BadSignature", Some("not signed by")),
-            (&StoreKind::Server, "Connection refused (os error 111)", None),
+            (StoreKind::Redis, "\"ERR\": unknown command 'EVALSHA', with args", Some("plimsoll:// in place")),
+            (StoreKind::Cluster, "This instance has cluster support disabled", Some("redis:// in place")),
+            (StoreKind::Server, "Incompatible type - Parse error at 1", Some("not an admin port")),
+            (StoreKind::Server, "received corrupt message of type InvalidContentType", Some("no TLS")),
+            (StoreKind::Redis, "\"MOVED\": 12182 127.0.0.1:7002", Some("redis+cluster:// in place")),
+            (StoreKind::Redis, "\"NOAUTH\": Authentication required.", Some("asks for a password")),
+            (StoreKind::Redis, "invalid peer certificate: UnknownIssuer", Some("not signed by")),
+            (StoreKind::Server, "invalid peer certificate: BadSignature", Some("not signed by")),
+            (StoreKind::Server, "Connection refused (os error 111)", None),
         ] {
             let hint = hint(kind, error);
             assert_eq!(hint.is_some(), meant.is_some(), "{error}");

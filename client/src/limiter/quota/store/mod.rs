@@ -3,8 +3,6 @@
 mod commands;
 mod connections;
 mod hint;
-#[cfg(all(test, not(feature = "loom")))]
-pub(crate) mod memory;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +10,30 @@ use std::time::Duration;
 use plimsoll_core::names::check_tenant;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
-use super::book::{Demand, EVERY_TENANT, Reply};
+use super::book::{Demand, EVERY_TENANT, Key, Reply};
 use super::config::{QuotaStore, QuotaStoreError, StoreKind};
+#[cfg(all(test, not(feature = "loom")))]
+use super::tests::memory::Memory;
 use commands::{Dialect, give_command, parse, take_command};
 use connections::Connections;
 pub(super) use connections::{CONNECT_MAX, LATE_MAX};
-#[cfg(all(test, not(feature = "loom")))]
-use memory::Memory;
 
 /// The keys of one take, at most, as at the quota server.
 const KEYS_PER_TAKE_MAX: usize = 64;
-/// The parts of the slots of Redis Cluster with a breaker each, so that a dead node opens those of its slots alone.
-const CLUSTER_PARTS: usize = 16;
-const CLUSTER_SLOTS: usize = 16_384;
 
 /// The tokens that are asked of one bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
-    pub(super) quota: Arc<Quota>,
-    pub(super) tenant: Arc<str>,
+    pub(super) key: Key,
     pub(super) demand: Demand,
 }
 
 impl Ask {
+    /// Makes the demand of all of these tokens.
+    pub(super) const fn all(key: Key, tokens: u64) -> Self {
+        Self { key, demand: Demand { least: tokens, wanted: tokens } }
+    }
+
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
     pub(super) fn of_nothing() -> Option<Self> {
         let rate = QuotaRate::new(1, 1, 1_000).ok()?;
@@ -42,12 +41,12 @@ impl Ask {
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
         let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
-        Some(Self { quota: Arc::new(quota), tenant, demand: Demand { least: 0, wanted: 0 } })
+        Some(Self::all(Key { quota: Arc::new(quota), tenant }, 0))
     }
 
     /// Returns the tenant in the keys of a store: one with an invalid name is the default class.
     pub(super) fn tenant_in_key(&self) -> &str {
-        match (&*self.tenant, self.quota.key) {
+        match (&*self.key.tenant, self.key.quota.key) {
             (_, QuotaKey::Global) => EVERY_TENANT,
             (tenant, QuotaKey::Tenant) if check_tenant(tenant).is_ok() => tenant,
             _ => plimsoll_core::names::DEFAULT_TENANT,
@@ -120,29 +119,21 @@ impl Store {
     pub(super) fn new(config: &QuotaStore, seed: u64) -> Result<Self, QuotaStoreError> {
         let dialect = match config.kind {
             StoreKind::Server => Dialect::Server,
-            StoreKind::Redis | StoreKind::Sentinel(_) | StoreKind::Cluster => Dialect::redis(seed),
+            StoreKind::Redis | StoreKind::Cluster => Dialect::redis(seed),
         };
         Ok(Self::Remote { dialect, connections: Box::new(Connections::new(config.clone())?) })
     }
 
-    /// Returns the parts of the keys that may fail apart.
-    pub(super) fn parts(&self) -> usize {
-        if self.is_cluster() { CLUSTER_PARTS } else { 1 }
-    }
-
-    /// Returns the part of a key.
-    pub(super) fn part(&self, ask: &Ask) -> usize {
-        if self.is_cluster() { slot(ask) * CLUSTER_PARTS / CLUSTER_SLOTS } else { 0 }
-    }
-
-    /// Returns the keys, by index, that can be taken from at once, in the order of the groups.
+    /// Returns the keys, by index, that can be taken from at once, in the order of the groups: at Redis Cluster those of
+    /// one tenant, which is the hash tag of a key.
     pub(super) fn groups(&self, asks: &[Ask]) -> Vec<Vec<usize>> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (at, ask) in asks.iter().enumerate() {
             let group = groups.iter_mut().find(|group| {
                 let first = group.first().and_then(|first| asks.get(*first));
                 group.len() < KEYS_PER_TAKE_MAX
-                    && (!self.is_cluster() || first.is_some_and(|first| slot(first) == slot(ask)))
+                    && (!self.is_cluster()
+                        || first.is_some_and(|first| first.tenant_in_key() == ask.tenant_in_key()))
             });
             match group {
                 Some(group) => group.push(at),
@@ -180,9 +171,9 @@ impl Store {
     pub(super) async fn probe(&self, ask: &Ask) -> Result<(), Failure> {
         match self {
             Self::Remote { dialect, connections } => {
-                let nothing = [Ask { demand: Demand { least: 0, wanted: 0 }, ..ask.clone() }];
-                let value = connections.run(|is_full| take_command(dialect, &nothing, is_full)).await?;
-                parse(value, &nothing).map(drop).ok_or(Failure::Reply)
+                let nothing = std::slice::from_ref(ask);
+                let value = connections.run(|is_full| take_command(dialect, nothing, is_full)).await?;
+                parse(value, nothing).map(drop).ok_or(Failure::Reply)
             }
             #[cfg(all(test, not(feature = "loom")))]
             Self::Memory(memory) => memory.probe().await,
@@ -223,12 +214,6 @@ impl Store {
             Self::Memory(_) => false,
         }
     }
-}
-
-/// Returns the slot of a key at Redis Cluster: that of its hash tag, the tenant.
-fn slot(ask: &Ask) -> usize {
-    let sum = crc16::State::<crc16::XMODEM>::calculate(ask.tenant_in_key().as_bytes());
-    usize::from(sum) % CLUSTER_SLOTS
 }
 
 /// Returns the milliseconds of a reply as a span.

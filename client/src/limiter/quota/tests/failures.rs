@@ -1,8 +1,8 @@
 //! Stores that fail or hang: the policies, the breaker, and that nobody waits.
 
+use super::memory::Behaviour;
 use super::*;
 use crate::limiter::quota::calls::breaker::{FAILS_FOR, FAILURES_MAX};
-use crate::limiter::quota::store::memory::Behaviour;
 
 fn per_hour(policy: OnStoreError, lease: u64) -> [Arc<Quota>; 1] {
     [quota("calls", (1_000, 1_000, 3_600_000), lease, policy)]
@@ -52,7 +52,7 @@ async fn store_that_does_not_answer_at_the_start_is_down_before_the_first_reques
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!quotas.counters().is_up);
         let of = per_hour(OnStoreError::Deny, 1);
-        let taking = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }]);
+        let taking = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }], true);
         assert!(matches!(taking, Taking::Ready(_)), "no request waits");
         memory.behave(Behaviour::Answers);
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -73,7 +73,7 @@ async fn open_breaker_keeps_requests_from_waiting_and_closes_by_itself() {
     let calls = memory.calls();
     let of = per_hour(OnStoreError::AllowBounded, 1);
     for _ in 0..100 {
-        let taking = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }]);
+        let taking = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }], true);
         assert!(matches!(taking, Taking::Ready(_)), "no request waits");
     }
     assert_eq!(memory.calls(), calls);
@@ -146,7 +146,7 @@ async fn request_waits_no_longer_than_the_deadline() {
 fn outside_of_a_runtime_the_policy_decides() {
     let quotas = on(&Memory::new());
     let of = per_hour(OnStoreError::Deny, 1);
-    let Taking::Ready(exact) = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }]) else {
+    let Taking::Ready(exact) = quotas.take(&[Asked { quotas: &of, tenant: "acme", cost: 1 }], true) else {
         panic!("nothing runs the call");
     };
     assert_eq!(refusal(exact).map(|(_, reason, _)| reason), Some(Reason::QuotaDegraded));

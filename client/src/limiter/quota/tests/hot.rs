@@ -22,7 +22,7 @@ async fn take_from_a_lease_and_a_remembered_refusal_allocate_nothing() {
     let used = measure(|| {
         for _ in 0..10 {
             assert!(quotas.remembered(&asked).is_none());
-            assert!(matches!(quotas.take(&asked), Taking::Ready(Exact::Granted)));
+            assert!(matches!(quotas.take(&asked, true), Taking::Ready(Exact::Granted)));
             assert!(remembered(&quotas, &spent, "acme", 2).is_some());
         }
     });

@@ -39,9 +39,9 @@ async fn keys_of_several_tenants_are_taken_together() {
         [Asked { quotas: &calls, tenant: "acme", cost: 1 }, Asked { quotas: &users, tenant: "jo", cost: 1 }]
     };
     for _ in 0..2 {
-        assert_eq!(settled(quotas.take(&ask())).await, Exact::Granted);
+        assert_eq!(settled(quotas.take(&ask(), true)).await, Exact::Granted);
     }
-    let Exact::Refused { at, quota, .. } = settled(quotas.take(&ask())).await else { panic!("of 2") };
+    let Exact::Refused { at, quota, .. } = settled(quotas.take(&ask(), true)).await else { panic!("of 2") };
     assert_eq!((at, quota.name.as_str()), (1, "users"));
     assert_eq!(memory.debited_and_given(), (4, 0));
     assert!(matches!(quotas.remembered(&ask()), Some(Exact::Refused { at: 1, .. })));
@@ -56,7 +56,7 @@ async fn quota_that_two_keys_share_is_debited_once_by_the_larger_cost() {
         Asked { quotas: &calls, tenant: "acme", cost: 3 },
         Asked { quotas: &calls, tenant: "other", cost: 0 },
     ];
-    assert_eq!(settled(quotas.take(&asked)).await, Exact::Granted);
+    assert_eq!(settled(quotas.take(&asked, true)).await, Exact::Granted);
     assert_eq!((memory.debited_and_given().0, memory.calls()), (3, 1));
 }
 

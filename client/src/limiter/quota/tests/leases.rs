@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::memory::Behaviour;
 use super::*;
-use crate::limiter::quota::store::memory::Behaviour;
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_requests_are_granted_exactly_what_the_bucket_has() {
@@ -106,7 +106,8 @@ async fn request_that_is_dropped_returns_its_tokens() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, 1)]);
     memory.behave(Behaviour::AnswersAfter(Duration::from_millis(5)));
     let quotas = on(&memory);
-    let Taking::Asking(answer) = quotas.take(&[Asked { quotas: &quota, tenant: "acme", cost: 3 }]) else {
+    let Taking::Asking(answer) = quotas.take(&[Asked { quotas: &quota, tenant: "acme", cost: 3 }], true)
+    else {
         panic!("no lease covers it");
     };
     drop(answer);
@@ -181,7 +182,7 @@ async fn closing_gives_back_what_calls_under_way_lease() {
         let held = quotas.counters().leased;
         memory.behave(Behaviour::AnswersAfter(Duration::from_millis(answers_after)));
         let cost = u32::try_from(held).unwrap() + 1;
-        let taking = quotas.take(&[Asked { quotas: &quota, tenant: "acme", cost }]);
+        let taking = quotas.take(&[Asked { quotas: &quota, tenant: "acme", cost }], true);
         assert!(matches!(taking, Taking::Asking(_)));
         turn().await;
         let (exact, ()) = tokio::join!(settled(taking), quotas.close(Duration::from_secs(1)));

@@ -4,6 +4,7 @@ mod failures;
 mod hot;
 mod keys;
 mod leases;
+pub(super) mod memory;
 mod property;
 mod real;
 mod script;
@@ -18,8 +19,8 @@ use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
 use super::Quotas;
 use super::config::TIMEOUT_DEFAULT;
-use super::store::memory::Memory;
 use crate::limiter::layered::{Asked, Exact, Taking};
+use memory::Memory;
 
 /// Makes a quota of so many tokens an hour.
 fn hourly(name: &str, max: u64, lease: u64) -> Arc<Quota> {
@@ -49,7 +50,7 @@ async fn settled(taking: Taking) -> Exact {
 
 /// Takes from the quotas of one tenant.
 async fn take(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Exact {
-    settled(quotas.take(&[Asked { quotas: of, tenant, cost }])).await
+    settled(quotas.take(&[Asked { quotas: of, tenant, cost }], true)).await
 }
 
 fn remembered(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Option<Exact> {

@@ -30,21 +30,6 @@ impl Server {
         Some(server)
     }
 
-    /// Starts a Sentinel of the primary at this port; `None` where Redis is not installed.
-    pub(super) fn sentinel(primary: u16) -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("sentinel.conf");
-        let text = format!(
-            "sentinel monitor main 127.0.0.1 {primary} 1\nsentinel down-after-milliseconds main 500\n\
-             sentinel failover-timeout main 3000\n"
-        );
-        std::fs::write(&file, text).unwrap();
-        let mut server = Self::start(&[file.to_str().unwrap(), "--sentinel"])?;
-        // The file is rewritten as long as the process runs.
-        server.directory = directory;
-        Some(server)
-    }
-
     /// Kills the process (SIGKILL).
     pub(super) fn kill(&mut self) {
         self.process.kill().unwrap();
@@ -88,9 +73,7 @@ fn spawn(arguments: &[String], port: u16, directory: &tempfile::TempDir) -> Opti
     let port = port.to_string();
     let mut command = Command::new("redis-server");
     command.args(arguments).args(["--port", &port, "--bind", "127.0.0.1", "--dir"]).arg(directory.path());
-    if !arguments.iter().any(|text| text == "--sentinel") {
-        command.args(["--save", "", "--appendonly", "no"]);
-    }
+    command.args(["--save", "", "--appendonly", "no"]);
     match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(process) => Some(process),
         Err(error) => {

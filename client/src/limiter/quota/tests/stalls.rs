@@ -3,8 +3,8 @@
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::memory::Behaviour;
 use super::*;
-use crate::limiter::quota::store::memory::Behaviour;
 
 const DAY_MS: u64 = 86_400_000;
 /// The time of a test, the time between two requests, and that between two stalls.

@@ -12,9 +12,16 @@ use serde_json::{Value, json};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::Response;
+
 use super::*;
 use crate::BucketHandle;
 use crate::limiter::tests::with_keys;
+use crate::middleware::Head;
+use crate::middleware::decide::RefusedBy;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
@@ -36,13 +43,18 @@ fn per_second(rate: f64) -> Limit {
     Limit::PerSecond(Rate::new(rate).unwrap())
 }
 
+fn response(format: &Format, request: Head<'_>, by: &RefusedBy, at: SystemTime) -> Response<Bytes> {
+    format.response(&Refused::new(&format.form, request, by, at))
+}
+
 fn refusal(reason: Reason) -> Refusal {
     // A wait of 2 s.
     Refusal::new(reason, WaitClass::SHORTEST, 1 << 31)
 }
 
 fn by(reason: Reason, bucket: BucketHandle) -> RefusedBy {
-    RefusedBy { refusal: refusal(reason), bucket: Some(bucket), quota: None }
+    let recorder = bucket.table.responses.recorder(bucket.place.bucket);
+    RefusedBy { refusal: refusal(reason), table: bucket.table, recorder, quota: None }
 }
 
 fn request(content_type: &'static str) -> Request<()> {
@@ -211,7 +223,7 @@ fn closure_adapts_the_default_response_or_replaces_it() {
     };
     let adapted = Format {
         respond: Some(std::sync::Arc::new(|refused| {
-            let mut response = refused.response();
+            let mut response = refused.bytes();
             let facts = (refused.bucket(), refused.limit(), refused.request().uri.path());
             assert_eq!(facts, (Some("checkout"), Some(10.0), "/orders/7"));
             assert_eq!((refused.retry_after(), refused.is_grpc()), (Duration::from_secs(2), false));
@@ -232,7 +244,8 @@ fn closure_adapts_the_default_response_or_replaces_it() {
 fn refusal_without_a_bucket_names_none() {
     for content_type in ["application/json", "application/grpc"] {
         let request = request(content_type);
-        let by = RefusedBy { bucket: None, ..by(Reason::ClusterOverload, bucket(Limit::Unknown)) };
+        let mut by = by(Reason::ClusterOverload, bucket(Limit::Unknown));
+        by.recorder = by.table.responses.recorder(7);
         let refused = response(&Format::DEFAULT, Head::of(&request), &by, at(0));
         assert!(!refused.headers().contains_key("ratelimit"));
         if content_type == "application/json" {
@@ -257,28 +270,8 @@ fn long_path_does_not_enlarge_the_refusal() {
     }
 }
 
-/// A process that answers for services without a layer sends what a layer would, except for the path.
 #[test]
-fn refusal_without_a_layer_is_that_of_a_layer() {
-    let families = [RateLimitHeaders::Both, RateLimitHeaders::None];
-    for (reason, headers) in Reason::ALL.into_iter().flat_map(|reason| families.map(|of| (reason, of))) {
-        let form = RefusalFormat::default().headers(headers).status(StatusCode::SERVICE_UNAVAILABLE);
-        let form = form.problem_type("https://shop.example/busy");
-        let refusal = refusal(reason);
-        // The order of the metadata of a gRPC refusal is not defined, so that one has the bucket alone.
-        for (content_type, limit) in [("application/json", Some(10.0)), ("application/grpc", None)] {
-            let bucket = bucket(limit.map_or(Limit::Unknown, per_second));
-            let of = RefusalOf { refusal, bucket: Some("checkout"), limit, quota: None, at: at(1_000) };
-            let mut request = request(content_type);
-            *request.uri_mut() = http::Uri::from_static("shop.example:443");
-            let format = Format { form: form.clone(), respond: None };
-            let of_layer = response(&format, Head::of(&request), &by(reason, bucket), at(1_000));
-            let alone = if content_type == "application/json" { form.http(&of) } else { form.grpc(&of) };
-            assert_eq!(alone.status(), of_layer.status(), "{reason:?}");
-            assert_eq!(alone.headers(), of_layer.headers(), "{reason:?} for {content_type}");
-            assert_eq!(alone.body(), of_layer.body(), "{reason:?} for {content_type}");
-        }
-    }
+fn refusal_is_never_a_success() {
     let success = RefusalFormat::default().status(StatusCode::OK);
     let of =
         RefusalOf { refusal: refusal(Reason::ColdStart), bucket: None, limit: None, quota: None, at: at(0) };

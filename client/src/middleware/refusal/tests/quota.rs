@@ -13,7 +13,11 @@ fn used_up() -> RefusedBy {
     let name = Name::new("api_calls").unwrap();
     let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 100).unwrap();
     let refusal = Refusal::until_reset(Duration::from_millis(90_500));
-    RefusedBy { refusal, bucket: Some(bucket(per_second(10.0))), quota: Some(Arc::new(quota)) }
+    RefusedBy {
+        refusal,
+        quota: Some(Arc::new(quota)),
+        ..by(Reason::TenantQuotaExceeded, bucket(per_second(10.0)))
+    }
 }
 
 fn http(by: &RefusedBy) -> (HeaderMap, Value) {

@@ -11,9 +11,13 @@ use pin_project_lite::pin_project;
 use super::outcome::{Outcome, grpc_status};
 use crate::responses::{Ending, GRPC_UNKNOWN};
 
-/// The type of the responses of a [`LoadShed`](crate::middleware::LoadShed) before a service with bodies `R`.
+/// The type of the responses of a [`PlimsollService`](crate::middleware::PlimsollService) before a service with bodies `R`.
 ///
 /// Implemented by [`EitherBody`] and [`SameBody`] alone.
+#[diagnostic::on_unimplemented(
+    message = "the body `{R}` of the service cannot be made from bytes",
+    note = "use `PlimsollLayer::either_body`"
+)]
 pub trait ResponseBody<R>: sealed::Sealed {
     /// The body of all responses.
     type Body;
@@ -27,7 +31,7 @@ pub trait ResponseBody<R>: sealed::Sealed {
     fn refused(response: Response<Bytes>) -> Response<Self::Body>;
 }
 
-/// Responses have the body [`LoadShedBody`]. Fits every service.
+/// Responses have the body [`PlimsollBody`]. Fits every service.
 #[derive(Debug)]
 pub struct EitherBody(());
 
@@ -41,7 +45,7 @@ pin_project! {
     /// It reads `grpc-status` in the trailers of a gRPC response, the outcome that is counted. Its default is
     /// empty, which layers such as CORS and timeouts need for responses of their own.
     #[derive(Debug)]
-    pub struct LoadShedBody<B> {
+    pub struct PlimsollBody<B> {
         #[pin]
         content: Content<B>,
     }
@@ -56,13 +60,13 @@ pin_project! {
     }
 }
 
-impl<B> Default for LoadShedBody<B> {
+impl<B> Default for PlimsollBody<B> {
     fn default() -> Self {
         Self { content: Content::Refusal { body: Bytes::new() } }
     }
 }
 
-impl<B: Body> LoadShedBody<B> {
+impl<B: Body> PlimsollBody<B> {
     /// Makes the body of an admitted request. A gRPC response that ends without a body has no status.
     fn of_service(body: B, mut outcome: Outcome) -> Self {
         if body.is_end_stream() {
@@ -72,7 +76,7 @@ impl<B: Body> LoadShedBody<B> {
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for LoadShedBody<B> {
+impl<B: Body<Data = Bytes>> Body for PlimsollBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -122,15 +126,15 @@ impl<B: Body<Data = Bytes>> Body for LoadShedBody<B> {
 }
 
 impl<R: Body> ResponseBody<R> for EitherBody {
-    type Body = LoadShedBody<R>;
+    type Body = PlimsollBody<R>;
 
     #[inline]
     fn admitted(response: Response<R>, outcome: Outcome) -> Response<Self::Body> {
-        response.map(|body| LoadShedBody::of_service(body, outcome))
+        response.map(|body| PlimsollBody::of_service(body, outcome))
     }
 
     fn refused(response: Response<Bytes>) -> Response<Self::Body> {
-        response.map(|body| LoadShedBody { content: Content::Refusal { body } })
+        response.map(|body| PlimsollBody { content: Content::Refusal { body } })
     }
 }
 
@@ -154,7 +158,7 @@ fn watch_same<R: 'static>(mut body: R, mut outcome: Outcome) -> R {
     #[cfg(feature = "axum")]
     if let Some(body) = (&mut body as &mut dyn std::any::Any).downcast_mut::<axum::body::Body>() {
         let inner = std::mem::take(body);
-        *body = axum::body::Body::new(LoadShedBody::of_service(inner, std::mem::take(&mut outcome)));
+        *body = axum::body::Body::new(PlimsollBody::of_service(inner, std::mem::take(&mut outcome)));
     }
     outcome.settle(Ending::Status(StatusCode::OK.as_u16()));
     body

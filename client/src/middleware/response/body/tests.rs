@@ -94,7 +94,7 @@ fn outcome_of_a_grpc_body_is_counted_once() {
     for (case, frames, says_end, polls, code) in cases {
         let responses = Responses::new(1, 2);
         let script = Script { frames: frames.into(), says_end };
-        read(LoadShedBody::of_service(script, Outcome::pending(responses.recorder(0))), polls);
+        read(PlimsollBody::of_service(script, Outcome::pending(responses.recorder(0))), polls);
         assert_eq!(counted(&responses), [(code.to_owned(), 1)], "{case}");
     }
 }
@@ -104,8 +104,8 @@ fn body_without_a_pending_outcome_counts_nothing() {
     let responses = Responses::new(1, 2);
     let script = || Script { frames: [data(), trailers(Some("0"))].into(), says_end: true };
     for polls in [0, 1, 2] {
-        read(LoadShedBody::of_service(script(), Outcome::default()), polls);
-        read(LoadShedBody::<Script>::default(), polls);
+        read(PlimsollBody::of_service(script(), Outcome::default()), polls);
+        read(PlimsollBody::<Script>::default(), polls);
     }
     assert_eq!(counted(&responses), []);
 }
@@ -133,7 +133,7 @@ fn same_body_of_another_type_counts_the_http_status() {
 
 #[test]
 fn default_body_is_empty() {
-    let body = LoadShedBody::<Full<Bytes>>::default();
+    let body = PlimsollBody::<Full<Bytes>>::default();
     assert!(body.is_end_stream());
     assert_eq!(body.size_hint().exact(), Some(0));
     read(body, 2);

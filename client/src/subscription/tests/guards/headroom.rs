@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::{TICK, depth, guard, shared_by};
+use crate::hot::decision::Part;
 
 /// The pool of a bucket in which the zone's clients offer `offered` requests/s.
 fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
@@ -235,7 +236,11 @@ fn threads_without_counters_and_requests_of_several_keys_draw_on_the_pool() {
         let ctx = DecideCtx { counters, draws: &mut client.draws };
         match tenants {
             [one] => client.table.decide(both[*one], ctx).is_admit(),
-            _ => client.table.decide_all(both, None, ctx).is_admit(),
+            _ => client
+                .table
+                .decide_parts(&mut both.map(|target| Part::new(target, 1)), None, ctx)
+                .0
+                .is_admit(),
         }
     };
     let all = depth(0.0) as u64 + pool_depth(&zone, 1);

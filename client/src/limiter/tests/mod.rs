@@ -1,11 +1,15 @@
-//! Tests of the ways to decide: by handle, by name, by cost, by draw and by several keys.
+//! Tests of decisions by handle, by name, by cost and by several keys.
+
+mod explained;
 
 use super::*;
 use crate::hot::directive_word::DirectiveWord;
 use plimsoll_core::decision::token_bucket::Tokens;
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::quantity::DropRatio;
-use plimsoll_core::report::{Counts, InstanceId, Role};
+use plimsoll_core::report::{Counts, Identity, InstanceId, Role};
+
+use crate::subscription::Subscription;
 
 /// Makes a limiter without directives; the tests publish them.
 fn limiter() -> Limiter {
@@ -40,6 +44,17 @@ fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
     limiter.table.refill();
 }
 
+/// Decides about a request of a cost.
+fn admits(limiter: &Limiter, bucket: &BucketHandle, tenant: &str, cost: u32) -> bool {
+    limiter.check(&Request::new(bucket, tenant).cost(cost)).is_admit()
+}
+
+/// Decides about a request of several keys.
+fn admits_all(limiter: &Limiter, keys: &[(&BucketHandle, &str)]) -> bool {
+    let requests: Vec<_> = keys.iter().map(|(bucket, tenant)| Request::new(*bucket, tenant)).collect();
+    limiter.check(&Request::all(&requests)).is_admit()
+}
+
 /// Offered, dropped, guard-dropped, would-dropped and would-guard-dropped.
 fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
     let counts = bucket.key(tenant).counts();
@@ -48,102 +63,39 @@ fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
 }
 
 #[test]
-fn limiters_given_the_same_draw_agree() {
-    let limiter = limiter();
-    let [low, high] = [("low", 0.25), ("high", 0.75)]
-        .map(|(bucket, ratio)| direct(&limiter, bucket, word(ratio).enforced(true)));
-    let at = |share: f64| (share * f64::from(u32::MAX)) as u32;
-    for (share, low_admits, high_admits) in [
-        (0.0, false, false),
-        (0.2499, false, false),
-        (0.2501, true, false),
-        (0.7501, true, true),
-        (1.0, true, true),
-    ] {
-        assert_eq!(low.admit_with("acme", at(share)).is_admit(), low_admits, "{share}");
-        assert_eq!(high.key("acme").admit_with(at(share)).is_admit(), high_admits, "{share}");
-    }
-    assert_eq!((counts(&low, "acme"), counts(&high, "acme")), ([5, 2, 0, 0, 0], [5, 3, 0, 0, 0]));
-}
-
-#[test]
-fn request_with_a_cost_is_refused_or_admitted_whole() {
-    let limiter = limiter();
-    let half = direct(&limiter, "half", word(0.5).enforced(true));
-    let refused = (0..4_000).filter(|_| !half.admit_n("acme", 5).is_admit()).count() as u64;
-    assert!((1_750..2_250).contains(&refused), "{refused} of 4,000 at one half");
-    assert_eq!(counts(&half, "acme"), [20_000, 5 * refused, 0, 0, 0]);
-    assert!(half.admit_n("acme", 0).is_admit());
-    assert_eq!(counts(&half, "acme")[0], 20_000, "a cost of 0 is not counted");
-
-    let guarded = direct(&limiter, "guarded", word(0.0).enforced(true).guarded(true));
-    guard(&limiter, &guarded, 10.0, 10.0);
-    let passed = [7, 7, 3, 1].map(|cost| guarded.admit_n("acme", cost).is_admit());
-    assert_eq!(passed, [true, false, true, false]);
-    assert_eq!(counts(&guarded, "acme"), [18, 0, 8, 0, 0]);
-}
-
-#[test]
 fn empty_guard_is_exhausted_only_without_headroom() {
     let limiter = limiter();
     let bucket = direct(&limiter, "b", word(0.0).enforced(true).guarded(true));
     guard(&limiter, &bucket, 0.0, 4.0);
-    assert!(bucket.peek("acme").exhausted);
+    assert!(limiter.peek(&Request::new(&bucket, "acme")).exhausted);
     let headroom = limiter.table.headroom(bucket.place.bucket);
     limiter.table.fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
     limiter.table.refill();
-    assert!(!bucket.peek("acme").exhausted);
-    let passed = [3, 1, 1, 1].map(|cost| bucket.admit_n("acme", cost).is_admit());
+    assert!(!limiter.peek(&Request::new(&bucket, "acme")).exhausted);
+    let passed = [3, 1, 1, 1].map(|cost| admits(&limiter, &bucket, "acme", cost));
     assert_eq!(passed, [false, true, true, false]);
-    assert!(bucket.peek("acme").exhausted);
+    assert!(limiter.peek(&Request::new(&bucket, "acme")).exhausted);
     limiter.table.fill(headroom, Tokens::new(2.0), Tokens::new(4.0));
     limiter
         .table
         .publish(bucket.place.default_key, word(0.0).enforced(true).guarded(true).at_tenant_limit(true));
-    assert!(bucket.peek("acme").exhausted, "a key at its tenant limit takes no headroom");
+    assert!(
+        limiter.peek(&Request::new(&bucket, "acme")).exhausted,
+        "a key at its tenant limit takes no headroom"
+    );
 }
 
 #[test]
-fn strictest_of_several_keys_refuses_and_no_guard_is_charged() {
+fn several_keys_share_one_draw() {
     let limiter = limiter();
-    let one = direct(&limiter, "one", word(0.0).enforced(true).guarded(true));
-    let other = direct(&limiter, "other", word(0.0).enforced(true).guarded(true));
-    guard(&limiter, &one, 5.0, 5.0);
-    guard(&limiter, &other, 2.0, 5.0);
-    let admit = || limiter.admit_all([(&one, "acme"), (&other, "jo")]).is_admit();
-    assert_eq!([admit(), admit(), admit(), admit()], [true, true, false, false]);
-    assert_eq!(counts(&one, "acme"), [4, 2, 0, 0, 0], "refused, though not by its guard");
-    assert_eq!(counts(&other, "jo"), [4, 0, 2, 0, 0]);
-    let left = (0..10).filter(|_| one.admit("acme").is_admit()).count();
-    assert_eq!(left, 3, "what was refused was not charged");
-
-    let strict = direct(&limiter, "strict", word(1.0).enforced(true));
-    guard(&limiter, &one, 5.0, 5.0);
-    assert!(!limiter.admit_all([(&one, "acme"), (&strict, "jo")]).is_admit());
-    assert_eq!((0..10).filter(|_| one.admit("acme").is_admit()).count(), 5, "no token is taken");
-
     let lenient = direct(&limiter, "lenient", word(0.2).enforced(true));
     let middling = direct(&limiter, "middling", word(0.6).enforced(true));
-    let refused =
-        (0..10_000).filter(|_| !limiter.admit_all([(&lenient, "a"), (&middling, "b")]).is_admit()).count();
+    let refused = (0..10_000).filter(|_| !admits_all(&limiter, &[(&lenient, "a"), (&middling, "b")])).count();
     assert!(
         (5_750..6_250).contains(&refused),
         "{refused}: one draw for both, not one each (which would be 6,800)"
     );
     assert_eq!(counts(&lenient, "a"), counts(&middling, "b"));
-}
-
-#[test]
-fn shadowed_key_among_several_only_counts() {
-    let limiter = limiter();
-    let watched = direct(&limiter, "watched", word(1.0));
-    let guarded = direct(&limiter, "guarded", word(0.0).guarded(true));
-    let open = direct(&limiter, "open", word(0.0).enforced(true));
-    assert!(limiter.admit_all([(&watched, "a"), (&guarded, "b"), (&open, "c")]).is_admit());
-    assert_eq!(counts(&watched, "a"), [1, 0, 0, 1, 0]);
-    assert_eq!(counts(&guarded, "b"), [1, 0, 0, 1, 1]);
-    assert_eq!(counts(&open, "c"), [1, 0, 0, 0, 0]);
-    assert!(limiter.admit_all([]).is_admit(), "no key can refuse");
 }
 
 #[test]
@@ -153,17 +105,22 @@ fn peek_changes_nothing() {
     guard(&limiter, &bucket, 1.0, 4.0);
     let expected = Peek { ratio: word(0.25).ratio(), enforced: true, exhausted: false };
     for _ in 0..100 {
-        assert_eq!((bucket.peek("acme"), bucket.key("jo").peek()), (expected, expected));
+        assert_eq!(
+            (limiter.peek(&Request::new(&bucket, "acme")), limiter.peek(&bucket.key("jo").request())),
+            (expected, expected)
+        );
     }
     assert_eq!(
         limiter.table.known_target(bucket.place, "acme").key,
         bucket.place.default_key,
         "it took no room"
     );
-    while bucket.admit_with("acme", u32::MAX).is_admit() {}
-    assert!(bucket.peek("acme").exhausted);
-    let nothing = limiter.bucket("undirected").unwrap().peek("acme");
-    assert_eq!(nothing, Peek { ratio: DropRatio::NONE, enforced: false, exhausted: false });
+    while !limiter.peek(&Request::new(&bucket, "acme")).exhausted {
+        let _ = limiter.check(&Request::new(&bucket, "acme"));
+    }
+    let both = [Request::new(&bucket, "acme"), Request::new("undirected", "acme")];
+    assert_eq!(limiter.peek(&Request::all(&both)), Peek { exhausted: true, ..expected }, "the strictest");
+    assert_eq!(limiter.peek(&both[1]), Peek::default());
 }
 
 #[test]
@@ -173,14 +130,18 @@ fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
         for number in 0..3_000 {
             // Often enough that each name would get a place if there were one.
             for _ in 0..10 {
-                assert!(limiter.admit(&format!("junk{number}"), &format!("tenant{number}")).is_admit());
+                let (bucket, tenant) = (format!("junk{number}"), format!("tenant{number}"));
+                assert!(limiter.check(&Request::new(&*bucket, &tenant)).is_admit());
             }
             // The log of new names has room for some, and is emptied by each report.
             subscription.counts();
         }
         let declared = limiter.bucket("checkout").expect("a declared bucket has room");
         limiter.table.publish(declared.place.default_key, DirectiveWord::new(DropRatio::ALL).enforced(true));
-        assert!(!limiter.admit("checkout", "acme").is_admit(), "protected with {keys_max} keys");
+        assert!(
+            !limiter.check(&Request::new("checkout", "acme")).is_admit(),
+            "protected with {keys_max} keys"
+        );
         assert!(limiter.table.untracked() > 0, "the others are counted");
     }
 }
@@ -188,8 +149,8 @@ fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
 #[test]
 fn full_table_names_the_setting_and_its_value() {
     for (keys_max, buckets_max, setting, max) in [(1_000, 4, "buckets_max", 4), (3, 100, "keys_max", 3)] {
-        let builder = Limiter::builder("shop").unwrap().keys_max(keys_max).buckets_max(buckets_max);
-        let (limiter, _feed) = builder.build().unwrap();
+        let builder = Limiter::builder("shop").keys_max(keys_max).buckets_max(buckets_max);
+        let (limiter, _feed) = builder.build_detached().unwrap();
         (0..max).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
         let error = limiter.bucket("late").unwrap_err();
         let expected = BucketError::Full { bucket: "late".to_owned(), setting, max };
@@ -204,10 +165,10 @@ fn full_table_names_the_setting_and_its_value() {
 
 #[test]
 fn bucket_of_a_request_without_room_is_a_problem_once() {
-    let (limiter, _feed) = Limiter::builder("shop").unwrap().buckets_max(4).build().unwrap();
+    let (limiter, _feed) = Limiter::builder("shop").buckets_max(4).build_detached().unwrap();
     (0..4).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
     for name in ["late", "later", "bad name"] {
-        assert!(limiter.admit(name, "acme").is_admit());
+        assert!(limiter.check(&Request::new(name, "acme")).is_admit());
     }
     let full: Vec<String> = limiter
         .setup_problems()
@@ -218,16 +179,10 @@ fn bucket_of_a_request_without_room_is_a_problem_once() {
     assert_eq!(full, ["late"]);
 }
 
-#[test]
-fn more_buckets_than_the_default_have_room_if_set() {
-    let (limiter, _feed) = Limiter::builder("shop").unwrap().buckets_max(1_500).build().unwrap();
-    assert!((0..1_500).all(|number| limiter.bucket(&format!("b{number}")).is_ok()));
-}
-
 /// A service may log its state with `{:?}`: on the way of a request that would be a pause, and a leak.
 #[test]
 fn debug_output_is_short_and_without_the_draw_key() {
-    let (limiter, feed) = Limiter::builder("shop").unwrap().build().unwrap();
+    let (limiter, feed) = Limiter::builder("shop").build_detached().unwrap();
     let bucket = limiter.bucket("checkout").unwrap();
     let key = bucket.key("acme");
     let halves = 0x1234_5678_9abc_def0_u64;
@@ -247,7 +202,7 @@ fn each_text_is_a_tenant_of_its_own() {
     let texts = ["acme", "auth0|1a", "auth0|1b", "auth0%7C1a", "caf\u{e9}", &long, &(long.clone() + "x")];
     for (requests, text) in (1..).zip(texts) {
         for _ in 0..requests {
-            let _ = limiter.admit("checkout", text);
+            let _ = limiter.check(&Request::new("checkout", text));
         }
     }
     for (requests, text) in (1..).zip(texts) {
@@ -261,7 +216,7 @@ fn empty_tenants_are_counted_as_default() {
     let limiter = limiter();
     let bucket = limiter.bucket("checkout").unwrap();
     for (tenant, invalid) in [("acme", 0), ("", 1), ("two words", 1), ("", 2)] {
-        let _ = limiter.admit("checkout", tenant);
+        let _ = limiter.check(&Request::new("checkout", tenant));
         assert_eq!(limiter.table.invalid_tenants(), invalid, "{tenant}");
     }
     assert_eq!(counts(&bucket, "default")[0], 2);

@@ -1,28 +1,27 @@
-//! Tests of decisions by names: costs, several keys, what is withheld, and what counts nothing.
+//! Tests of decisions with their reasons: costs, several keys, what is withheld, and what counts nothing.
 
 use plimsoll_core::decision::token_bucket::Tokens;
-use plimsoll_core::quantity::{DropRatio, Limit};
-use plimsoll_core::report::Counts;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use plimsoll_core::decision::trace::TraceId;
+use plimsoll_core::decision::{Reason, Verdict};
+use plimsoll_core::quantity::{Limit, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::hot::directive_word::DirectiveWord;
-use crate::limiter::tests::with_keys;
+use crate::limiter::{Decided, ObservedResponse};
 
-fn limiter() -> Limiter {
-    with_keys(64, 7).0
+fn key<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> Request<'a> {
+    Request::new(bucket, tenant).cost(cost)
 }
 
-fn word(ratio: f64) -> DirectiveWord {
-    DirectiveWord::new(DropRatio::new((ratio * f64::from(DropRatio::ONE)) as u32).unwrap())
-}
-
-fn key<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> KeyRequest<'a> {
-    KeyRequest { bucket, tenant, cost }
+fn explain(limiter: &Limiter, request: &Request<'_>) -> Decided {
+    limiter.explain(request).now_or_never().unwrap()
 }
 
 /// Publishes a word for a bucket's default class, with a guard of so many tokens that is never refilled.
-fn direct(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl Into<Option<u32>>) {
+fn direct_by(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl Into<Option<u32>>) {
     let place = limiter.bucket(bucket).unwrap().place;
     let tokens = tokens.into();
     if let Some(tokens) = tokens {
@@ -33,7 +32,7 @@ fn direct(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl Int
     limiter.table.publish(place.default_key, word.guarded(tokens.is_some()));
 }
 
-fn counts(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
+fn counted(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
     limiter.bucket(bucket).unwrap().key(tenant).counts()
 }
 
@@ -45,9 +44,9 @@ fn refused(decided: &Decided) -> Option<Reason> {
     }
 }
 
-fn together(limiter: &Limiter, requests: &[KeyRequest<'_>]) -> Vec<(Option<Reason>, Option<Reason>)> {
-    let mut decided = vec![Decided::ADMITTED; 9];
-    limiter.decide_together(requests, None, &mut decided);
+fn together(limiter: &Limiter, requests: &[Request<'_>]) -> Vec<(Option<Reason>, Option<Reason>)> {
+    let request = Request::all(requests);
+    let decided = limiter.explain_each(&request).now_or_never().unwrap();
     decided.into_iter().map(|decided| (refused(&decided), decided.withheld)).collect()
 }
 
@@ -70,15 +69,15 @@ fn refusal_is_carried_out_or_withheld_with_the_reason_and_counted_alike() {
         for is_enforced in [true, false] {
             let limiter = limiter();
             let word = if word == DirectiveWord::NOTHING { word } else { word.enforced(is_enforced) };
-            direct(&limiter, "b", word, tokens);
-            let decided = limiter.decide(key("b", "acme", cost), None);
+            direct_by(&limiter, "b", word, tokens);
+            let decided = explain(&limiter, &key("b", "acme", cost));
             let (carried_out, withheld) = if is_enforced { (expected, None) } else { (None, expected) };
             assert_eq!(
                 (refused(&decided), decided.withheld),
                 (carried_out, withheld),
                 "{word:?} {tokens:?} {cost}"
             );
-            let counts = counts(&limiter, "b", "acme");
+            let counts = counted(&limiter, "b", "acme");
             let n = |is: bool| u64::from(is) * u64::from(cost);
             assert_eq!(counts.offered, u64::from(cost));
             assert_eq!(counts.refused(), n(carried_out.is_some()));
@@ -88,26 +87,12 @@ fn refusal_is_carried_out_or_withheld_with_the_reason_and_counted_alike() {
 }
 
 #[test]
-fn decision_by_names_refuses_as_often_as_the_ratio() {
-    for (cost, tokens, is_enforced) in
-        [(1, None, true), (1, None, false), (4, None, true), (4, None, false), (1, Some(u32::MAX), true)]
-    {
-        let limiter = limiter();
-        direct(&limiter, "b", word(0.3).enforced(is_enforced), tokens);
-        let decided = (0..10_000).map(|_| limiter.decide(key("b", "acme", cost), None));
-        let hits = decided.filter(|decided| refused(decided).or(decided.withheld) == OVERLOAD).count();
-        // Five standard deviations of an independent draw; a dithered coin is closer.
-        assert!((2_770..3_230).contains(&hits), "{hits} of 10,000 at 0.3");
-    }
-}
-
-#[test]
 fn request_without_a_cost_is_answered_and_leaves_no_trace() {
     let (limiter, mut subscription) = with_keys(64, 7);
-    direct(&limiter, "all", word(1.0).enforced(true), None);
-    direct(&limiter, "watched", word(1.0), None);
-    direct(&limiter, "empty", word(0.0).enforced(true), 0);
-    direct(&limiter, "full", word(0.0).enforced(true), 5);
+    direct_by(&limiter, "all", word(1.0).enforced(true), None);
+    direct_by(&limiter, "watched", word(1.0), None);
+    direct_by(&limiter, "empty", word(0.0).enforced(true), 0);
+    direct_by(&limiter, "full", word(0.0).enforced(true), 5);
     let all = || subscription_free_counts(&limiter);
     let before = all();
     for _ in 0..100 {
@@ -119,7 +104,7 @@ fn request_without_a_cost_is_answered_and_leaves_no_trace() {
             ("unknown", None, None),
             ("no name", None, None),
         ] {
-            let decided = limiter.decide(key(bucket, "new-tenant", 0), None);
+            let decided = explain(&limiter, &key(bucket, "new-tenant", 0));
             assert_eq!((refused(&decided), decided.withheld), (expected, withheld), "{bucket}");
         }
     }
@@ -138,12 +123,12 @@ fn subscription_free_counts(limiter: &Limiter) -> u32 {
 #[test]
 fn of_several_keys_only_those_that_refuse_by_themselves_say_so() {
     let limiter = limiter();
-    direct(&limiter, "all", word(1.0).enforced(true), None);
-    direct(&limiter, "most", word(0.999_999_9).enforced(true), None);
-    direct(&limiter, "open", word(0.0).enforced(true), None);
-    direct(&limiter, "watched", word(1.0), None);
-    direct(&limiter, "empty", word(0.0).enforced(true), 0);
-    direct(&limiter, "rich", word(0.0).enforced(true), 50);
+    direct_by(&limiter, "all", word(1.0).enforced(true), None);
+    direct_by(&limiter, "most", word(0.999_999_9).enforced(true), None);
+    direct_by(&limiter, "open", word(0.0).enforced(true), None);
+    direct_by(&limiter, "watched", word(1.0), None);
+    direct_by(&limiter, "empty", word(0.0).enforced(true), 0);
+    direct_by(&limiter, "rich", word(0.0).enforced(true), 50);
     let (ok, no) = ((None, None), (OVERLOAD, None));
     let used = |bucket: &str| limiter.table.counters.used(limiter.bucket(bucket).unwrap().place.default_key);
     for (requests, expected) in [
@@ -160,16 +145,24 @@ fn of_several_keys_only_those_that_refuse_by_themselves_say_so() {
         (&[], &[]),
     ] {
         let keys: Vec<_> = requests.iter().map(|(bucket, cost)| key(bucket, "acme", *cost)).collect();
-        let before: Vec<_> = keys.iter().map(|key| counts_if_valid(&limiter, key.bucket)).collect();
+        let before: Vec<_> = keys.iter().map(|key| counts_if_valid(&limiter, key.bucket())).collect();
         assert_eq!(together(&limiter, &keys), expected, "{requests:?}");
         let is_refused = expected.iter().any(|(refused, _)| refused.is_some());
         for (key, before) in keys.iter().zip(before) {
-            let new = counts_if_valid(&limiter, key.bucket).since(before);
-            let times =
-                keys.iter().filter(|other| other.bucket == key.bucket).map(|key| u64::from(key.cost)).sum();
-            if key.bucket != "no name" {
+            let new = counts_if_valid(&limiter, key.bucket()).since(before);
+            let times = keys
+                .iter()
+                .filter(|other| other.bucket() == key.bucket())
+                .map(|key| u64::from(key.cost))
+                .sum();
+            if key.bucket() != "no name" {
                 let refused = if is_refused { times } else { 0 };
-                assert_eq!((new.offered, new.refused()), (times, refused), "{} of {requests:?}", key.bucket);
+                assert_eq!(
+                    (new.offered, new.refused()),
+                    (times, refused),
+                    "{} of {requests:?}",
+                    key.bucket()
+                );
             }
         }
         assert_eq!(used("rich"), 0, "a refused request takes no token: {requests:?}");
@@ -193,23 +186,23 @@ fn traces_decide_one_key_and_several_alike() {
     let limiter = limiter();
     limiter.table.draw_key.store(DrawKey::of_halves(1, 2));
     let coherent = |ratio| word(ratio).independent(true).coherent(true);
-    direct(&limiter, "b", coherent(0.5).enforced(true), None);
-    direct(&limiter, "watched", coherent(0.5), None);
-    let mut both = Vec::new();
+    direct_by(&limiter, "b", coherent(0.5).enforced(true), None);
+    direct_by(&limiter, "watched", coherent(0.5), None);
     let mut refusals = 0;
     for id in 1..=400 {
         let trace = TraceId::new(id);
-        let one = limiter.decide(key("b", "acme", 1), trace);
+        let one = explain(&limiter, &key("b", "acme", 1).trace(trace));
         refusals += usize::from(!one.verdict.is_admit());
         for (bucket, cost) in [("b", 1), ("b", 5), ("b", 0)] {
             assert_eq!(
-                refused(&limiter.decide(key(bucket, "jo", cost), trace)),
+                refused(&explain(&limiter, &key(bucket, "jo", cost).trace(trace))),
                 refused(&one),
                 "{id} {cost}"
             );
         }
-        assert_eq!(limiter.decide(key("watched", "jo", 1), trace).withheld, refused(&one), "{id}");
-        limiter.decide_together(&[key("watched", "acme", 1), key("b", "acme", 2)], trace, &mut both);
+        assert_eq!(explain(&limiter, &key("watched", "jo", 1).trace(trace)).withheld, refused(&one), "{id}");
+        let keys = [key("watched", "acme", 1), key("b", "acme", 2)];
+        let both = limiter.explain_each(&Request::all(&keys).trace(trace)).now_or_never().unwrap();
         assert_eq!((both[0].withheld, refused(&both[1])), (refused(&one), refused(&one)), "{id}");
     }
     assert!((150..250).contains(&refusals), "{refusals} of 400 at one half");
@@ -219,10 +212,10 @@ fn traces_decide_one_key_and_several_alike() {
 fn bucket_that_was_never_named_has_no_preview_no_limit_and_no_responses() {
     let limiter = limiter();
     let response = ObservedResponse::status(200).took(Duration::from_millis(7));
-    assert_eq!((limiter.peek("b", "acme"), limiter.limit("b")), (None, None));
-    assert!(!limiter.record("b", "acme", response));
-    direct(&limiter, "b", word(0.25).enforced(true), None);
-    let peek = limiter.peek("b", "acme").unwrap();
+    assert_eq!((limiter.peek(&key("b", "acme", 1)), limiter.limit("b")), (Peek::default(), None));
+    assert!(!limiter.record(&key("b", "acme", 1), response));
+    direct_by(&limiter, "b", word(0.25).enforced(true), None);
+    let peek = limiter.peek(&key("b", "acme", 1));
     assert_eq!((peek.ratio, peek.enforced, peek.exhausted), (word(0.25).ratio(), true, false));
     assert_eq!(limiter.limit("b"), None, "its limit is not known yet");
     let place = limiter.bucket("b").unwrap().place;
@@ -236,7 +229,7 @@ fn bucket_that_was_never_named_has_no_preview_no_limit_and_no_responses() {
         ObservedResponse::success(),
         ObservedResponse::failure(),
     ];
-    assert!(responses.into_iter().all(|response| limiter.record("b", "acme", response)));
+    assert!(responses.into_iter().all(|response| limiter.record(&key("b", "acme", 1), response)));
     let recorded = limiter.table.responses.snapshots(place.bucket as usize);
     let [("", all)] = &recorded[..] else { panic!("{recorded:?}") };
     let mut codes: Vec<_> = all.codes.iter().map(|(code, count)| (code.as_str(), *count)).collect();
@@ -271,20 +264,19 @@ proptest! {
     ) {
         let limiter = limiter();
         for (bucket, Directed { ratio, tokens, is_enforced }) in BUCKETS.into_iter().zip(directives) {
-            direct(&limiter, bucket, word(ratio).enforced(is_enforced), tokens);
+            direct_by(&limiter, bucket, word(ratio).enforced(is_enforced), tokens);
         }
         let used = |bucket: &str| limiter.table.counters.used(limiter.bucket(bucket).unwrap().place.default_key);
-        let mut decided = Vec::new();
         for request in requests {
             let keys: Vec<_> = request.iter().map(|(at, cost)| key(BUCKETS[*at], "acme", *cost)).collect();
-            let before = BUCKETS.map(|bucket| (counts(&limiter, bucket, "acme"), used(bucket)));
-            limiter.decide_together(&keys, None, &mut decided);
+            let before = BUCKETS.map(|bucket| (counted(&limiter, bucket, "acme"), used(bucket)));
+            let decided = limiter.explain_each(&Request::all(&keys)).now_or_never().unwrap();
             prop_assert_eq!(decided.len(), keys.len());
             let is_refused = decided.iter().any(|decided| !decided.verdict.is_admit());
             for ((at, bucket), (counts_before, used_before)) in BUCKETS.into_iter().enumerate().zip(before) {
                 let of_bucket = || request.iter().zip(&decided).filter(move |((of, _), _)| *of == at);
                 let cost: u32 = of_bucket().map(|((_, cost), _)| *cost).sum();
-                let new = counts(&limiter, bucket, "acme").since(counts_before);
+                let new = counted(&limiter, bucket, "acme").since(counts_before);
                 prop_assert_eq!(new.offered, u64::from(cost));
                 prop_assert_eq!(new.refused(), if is_refused { u64::from(cost) } else { 0 });
                 let withheld: u32 = of_bucket().filter(|(_, by)| by.withheld.is_some()).map(|((_, cost), _)| *cost).sum();

@@ -7,7 +7,8 @@ use std::time::Duration;
 use plimsoll_core::quota::{Balance, lease};
 use tokio::time::Instant;
 
-use super::{Ask, Failure, Reply};
+use crate::limiter::quota::book::Reply;
+use crate::limiter::quota::store::{Ask, Failure};
 
 /// What a store in memory does with its next calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Memory {
         self.with(|state| (state.debited, state.given))
     }
 
-    pub(super) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
+    pub(in crate::limiter::quota) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
         let behaviour = self.with(|state| {
             state.calls += 1;
             state.behaviour
@@ -98,19 +99,19 @@ impl Memory {
         Ok(replies)
     }
 
-    pub(super) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
         self.probe().await?;
         self.with(|state| {
             let tokens = ask.demand.least;
             state.given += tokens;
             if let Some(balance) = state.balances.get_mut(&key(ask)) {
-                balance.give_back(ask.quota.rate, tokens);
+                balance.give_back(ask.key.quota.rate, tokens);
             }
         });
         Ok(())
     }
 
-    pub(super) async fn probe(&self) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn probe(&self) -> Result<(), Failure> {
         match self.with(|state| state.behaviour) {
             Behaviour::Fails => Err(Failure::Connection),
             Behaviour::Silent | Behaviour::TakesInSilence => std::future::pending().await,
@@ -144,14 +145,14 @@ impl State {
         let balances: Vec<Balance> = asks
             .iter()
             .map(|ask| {
-                let rate = ask.quota.rate;
+                let rate = ask.key.quota.rate;
                 let known = self.balances.get(&key(ask)).copied();
                 known.unwrap_or_else(|| Balance::full(rate, at)).refilled(rate, at)
             })
             .collect();
         let is_enough = balances.iter().zip(asks).all(|(balance, ask)| balance.tokens >= ask.demand.least);
         let replies = balances.into_iter().zip(asks).map(|(mut balance, ask)| {
-            let (rate, demand) = (ask.quota.rate, ask.demand);
+            let (rate, demand) = (ask.key.quota.rate, ask.demand);
             let granted = if is_enough { lease(balance.tokens, demand.least, demand.wanted) } else { 0 };
             balance.tokens -= granted;
             self.debited += granted;
@@ -164,5 +165,5 @@ impl State {
 }
 
 fn key(ask: &Ask) -> String {
-    format!("{}:{}:{:?}", ask.tenant_in_key(), ask.quota.name, ask.quota.rate)
+    format!("{}:{}:{:?}", ask.tenant_in_key(), ask.key.quota.name, ask.key.quota.rate)
 }

@@ -1,0 +1,120 @@
+//! What the simulator, the sidecar, the measurements and the fuzzer need of a limiter, and services do not. It may change
+//! with any version.
+
+use std::sync::Arc;
+
+use plimsoll_core::decision::Verdict;
+use plimsoll_core::report::{Counts, Identity};
+
+use crate::feed::cache::{self, Owner};
+use crate::hot::decision::DecideCtx;
+use crate::hot::rng::SeededDraws;
+use crate::hot::table::Table;
+use crate::hot::thread_counters::Counters;
+use crate::limiter::layered::Each;
+use crate::limiter::thread_ctx;
+pub use crate::limiter::{Decided, KeyHandle};
+pub use crate::subscription::Subscription;
+use crate::{BucketHandle, Limiter, Peek, Request};
+
+impl Limiter {
+    /// Makes a limiter without a transport: the caller carries reports and directives between the
+    /// [`Subscription`] and a parent, and passes the time. No clock, socket or entropy is used; `seed` is for
+    /// the hashes of names. `threads` threads at a time have counters of their own; 0 is enough where only
+    /// [shards](Shard) decide.
+    #[must_use]
+    pub fn without_transport(
+        identity: Identity,
+        keys_max: usize,
+        threads: usize,
+        seed: u64,
+    ) -> (Self, Subscription) {
+        let table = Arc::new(Table::new(keys_max, threads, seed));
+        let subscription = Subscription::new(identity, Arc::clone(&table));
+        (Self { table, control: None }, subscription)
+    }
+
+    /// Decides like [`check_async`](Self::check_async) about a request of one key, and says which refusal was withheld and
+    /// which quota has refused. Coin and guard decide in the call.
+    pub fn explain(&self, request: &Request<'_>) -> impl Future<Output = Decided> + Send + use<> {
+        self.begin(request, true).ended()
+    }
+
+    /// Decides like [`check_async`](Self::check_async), and returns the result of each key alone.
+    pub async fn explain_each(&self, request: &Request<'_>) -> Each<Decided> {
+        self.each(request, true).await
+    }
+
+    /// Makes a shard of this limiter, whose decisions depend on `seed` alone.
+    #[must_use]
+    pub fn shard(&self, seed: u64) -> Shard {
+        let counters = self.table.counters.add_shard();
+        Shard { limiter: self.clone(), draws: SeededDraws::new(seed), counters }
+    }
+}
+
+impl BucketHandle {
+    /// Resolves a tenant's key once; the key is not evicted while the handle lives.
+    #[must_use]
+    pub fn key(&self, tenant: &str) -> KeyHandle {
+        self.resolve(tenant)
+    }
+}
+
+impl KeyHandle {
+    /// Makes a request of this key.
+    #[inline]
+    pub fn request(&self) -> Request<'_> {
+        Request::of_key(self)
+    }
+
+    /// Decides for this key by coin and guard.
+    #[inline]
+    pub fn check(&self) -> Verdict {
+        self.table.decide(self.target(), thread_ctx(&self.table))
+    }
+
+    /// Previews a decision for this key.
+    #[must_use]
+    pub fn peek(&self) -> Peek {
+        self.table.peek(self.target())
+    }
+
+    /// Returns the decisions counted for this key so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.table.counters.counts(self.place.key)
+    }
+}
+
+/// Decides like its [`Limiter`], with coin states and a random generator of its own, so that runs are reproducible.
+#[derive(Debug)]
+pub struct Shard {
+    limiter: Limiter,
+    draws: SeededDraws,
+    counters: Arc<Counters>,
+}
+
+impl Shard {
+    /// Decides about a request of one key without its quotas, and says which refusal was not carried out.
+    #[inline]
+    pub fn check(&mut self, request: &Request<'_>) -> Decided {
+        let Some(target) = self.limiter.target(request) else { return Decided::ADMITTED };
+        let ctx = DecideCtx { counters: self.counters.block(0), draws: &mut self.draws };
+        self.limiter.table.decide_in_full(target, request.cost, request.trace, ctx)
+    }
+}
+
+/// Starts a client from the content of a directive cache, if it can be read.
+pub fn restore(subscription: &mut Subscription, identity: Identity, bytes: &[u8]) {
+    let owner = Owner { service: identity.service, zone: identity.zone };
+    if let Ok((directives, _)) = cache::read(bytes, &owner) {
+        subscription.restore(directives);
+    }
+}
+
+/// Puts the first line of a cache file before a body.
+#[must_use]
+pub fn with_checksum(body: &[u8]) -> Vec<u8> {
+    cache::with_checksum(body)
+}

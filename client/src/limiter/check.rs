@@ -1,0 +1,272 @@
+//! The verbs of a limiter: decisions in memory, decisions that may wait, and previews.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use plimsoll_core::decision::trace::TraceId;
+use plimsoll_core::decision::{Reason, Verdict};
+use plimsoll_core::quantity::DropRatio;
+use plimsoll_core::quota::Quota;
+use tokio::time::{Instant, sleep_until};
+
+use super::handles::thread_ctx;
+use super::layered::{Each, Step, Subject};
+use super::request::{Request, RequestOf};
+use super::waiting::wait;
+use super::{KeyHandle, Limiter};
+use crate::hot::decision::Part;
+use crate::hot::table::{BucketPlace, Target};
+
+/// A preview of the decision about a request: counts nothing and takes no token. Of a request of several keys it shows the
+/// strictest of each; of an unknown bucket it is the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peek {
+    /// The probability that the draw refuses a request.
+    pub ratio: DropRatio,
+    /// True if refusals are enforced here: not in shadow mode, while killed, or outside the canary cohort.
+    pub enforced: bool,
+    /// True if a guard is set and has no token left until its next refill.
+    pub exhausted: bool,
+}
+
+/// The decision about one key of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The reason of a refusal that was decided but not carried out: in shadow mode, while killed, or outside of the
+    /// canary.
+    pub withheld: Option<Reason>,
+    /// The exact quota that refused the request, or would have.
+    pub quota: Option<Arc<Quota>>,
+}
+
+impl Decided {
+    /// An admitted request, with nothing withheld.
+    pub const ADMITTED: Self = Self::of(Verdict::Admit);
+
+    /// Makes the decision of a verdict, with nothing withheld.
+    #[inline]
+    pub(crate) const fn of(verdict: Verdict) -> Self {
+        Self { verdict, withheld: None, quota: None }
+    }
+}
+
+impl Limiter {
+    /// Decides about a request, in memory: never blocks, allocates, makes a system call or fails. Without a directive, a
+    /// request is admitted and counted.
+    ///
+    /// It does not ask the store of exact quotas. The quotas of a bucket decide from the leases and refusals that this
+    /// instance holds, and else as without their store, by their `on_store_error`. That is a
+    /// [setup problem](Self::setup_problems): ask about such buckets by [`check_async`](Self::check_async).
+    ///
+    /// ```
+    /// use plimsoll_client::{Limiter, Refusal, Request};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (limiter, _feed) = Limiter::builder("shop").build()?;
+    /// let checkout = limiter.bucket("checkout")?;
+    /// let handler = |tenant: &str| -> Result<&str, Refusal> {
+    ///     limiter.check(&Request::new(&checkout, tenant)).ok()?;
+    ///     Ok("paid")
+    /// };
+    /// assert_eq!(handler("acme"), Ok("paid"));
+    /// # Ok(()) }
+    /// ```
+    #[inline]
+    pub fn check(&self, request: &Request<'_>) -> Verdict {
+        if self.table.quotas.any() {
+            return self.check_quotas(request);
+        }
+        match request.several() {
+            None => match self.target(request) {
+                Some(target) => match (request.cost, request.trace) {
+                    (1, None) => self.table.decide(target, thread_ctx(&self.table)),
+                    (cost, trace) => self.decide(target, cost, || trace),
+                },
+                None => Verdict::Admit,
+            },
+            Some(requests) => self.check_several(requests, request.trace),
+        }
+    }
+
+    /// Decides about a request like [`check`](Self::check), by the exact quotas of its buckets as well, and waits for
+    /// an admission as long as the [request](Request::within) says.
+    ///
+    /// # Quotas
+    ///
+    /// Only what coin and guard admit is asked of the store that `LimiterBuilder::quota_store` has set, for its deadline at
+    /// most. A quota refuses for [`Reason::TenantQuotaExceeded`], until its reset, or for [`Reason::QuotaDegraded`] if the
+    /// store does not answer and the quota is to deny then. A refusal of the store is remembered: the requests after it
+    /// are refused before the coin. In shadow mode, while killed and outside of the canary the quota is debited and its
+    /// refusals are only counted. All quotas of several keys are debited or none. A future that is dropped leaves the
+    /// request counted as admitted, and what the store has debited is spent.
+    ///
+    /// # Waiting, for background jobs
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use plimsoll_client::{Limiter, Request};
+    ///
+    /// # let (limiter, _feed) = Limiter::builder("shop").build()?;
+    /// let writes = limiter.bucket("search-writes")?;
+    /// let write = Request::new(&writes, "reindex").within(Duration::from_secs(60));
+    /// for document in 0..3 {
+    ///     limiter.check_async(&write).await.ok()?; // fails after a minute without an admission
+    ///     // write the document
+    /// #   let _ = document;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// * **Order.** The waiters of a key in this process are admitted in the order in which they arrived. Only the first
+    ///   asks; the others sleep.
+    /// * **Rate.** A job that waits in a loop gets what its tenant may have: the whole limit while it is alone, and its
+    ///   fair share next to other tenants. One that sleeps for `retry_after` after each refusal gets a quarter to two
+    ///   thirds of that.
+    /// * **Attempts.** Each attempt is a decision, and counts as offered, as a refused one does as dropped. While the
+    ///   coin refuses, the waiters of a key in one process ask for at most 1.25 times the requests/s at which they are
+    ///   admitted, a tenth of the key's other requests in this process, or 4 requests/s, whichever is most; but at
+    ///   least once in 2 s. While only the guard is empty, they look at it and are not counted.
+    /// * **Cancellation.** Dropping the future gives the place in the queue up. An admission is returned in the same
+    ///   poll in which it is counted, so none is lost.
+    /// * **Bound.** A limiter has at most 10,000 waiters; a further one is refused immediately, and is not counted as
+    ///   offered. Nor is a waiter whose deadline passes behind others.
+    ///
+    /// A request of several keys, and one that a quota has refused, asks again after each `retry_after`. The wait needs
+    /// a tokio runtime with its timer.
+    pub async fn check_async(&self, request: &Request<'_>) -> Verdict {
+        let started = Instant::now();
+        loop {
+            let left = request.within.saturating_sub(started.elapsed());
+            let queued = if left.is_zero() || request.cost == 0 { None } else { self.key(request) };
+            let verdict = match queued {
+                Some(key) => wait(self, &key, &Request { of: RequestOf::Key(&key), ..*request }, left).await,
+                None => verdict(&self.each(request, true).await),
+            };
+            let Verdict::Refuse(refusal) = verdict else { return verdict };
+            let left = request.within.saturating_sub(started.elapsed());
+            if refusal.retry_after() >= left {
+                return verdict;
+            }
+            sleep_until(Instant::now() + refusal.retry_after()).await;
+        }
+    }
+
+    /// Previews the decision about a request. A new name takes no room.
+    #[must_use]
+    pub fn peek(&self, request: &Request<'_>) -> Peek {
+        match request.several() {
+            None => self.known_target(request).map_or_else(Peek::default, |target| self.table.peek(target)),
+            Some(requests) => {
+                requests.iter().map(|request| self.peek(request)).fold(Peek::default(), |one, other| Peek {
+                    ratio: one.ratio.max(other.ratio),
+                    enforced: one.enforced || other.enforced,
+                    exhausted: one.exhausted || other.exhausted,
+                })
+            }
+        }
+    }
+
+    /// Decides by coin and guard. `trace` is evaluated only where a coherent coin needs it.
+    #[inline]
+    pub(crate) fn decide(
+        &self,
+        target: Target,
+        cost: u32,
+        trace: impl FnOnce() -> Option<TraceId>,
+    ) -> Verdict {
+        if cost == 1 {
+            return self.table.decide_traced(target, trace, thread_ctx(&self.table));
+        }
+        let trace = if target.word().uses_trace() { trace() } else { None };
+        self.table.decide_in_full(target, cost, trace, thread_ctx(&self.table)).verdict
+    }
+
+    #[inline(never)]
+    fn check_quotas(&self, request: &Request<'_>) -> Verdict {
+        // It does not wait, so it is ready with the first poll.
+        self.each(request, false).now_or_never().map_or(Verdict::Admit, |each| verdict(&each))
+    }
+
+    #[inline(never)]
+    fn check_several(&self, requests: &[Request<'_>], trace: Option<TraceId>) -> Verdict {
+        if let [request] = requests {
+            return self.check(&request.trace(request.trace.or(trace)));
+        }
+        let parts =
+            requests.iter().filter_map(|request| Some(Part::new(self.target(request)?, request.cost)));
+        let mut parts: Each<Part> = parts.collect();
+        self.table.decide_parts(&mut parts, trace, thread_ctx(&self.table)).0
+    }
+
+    /// Returns the target of a request of one key; `None` for a bucket without room. A request without a cost takes no
+    /// room.
+    #[inline]
+    pub(crate) fn target(&self, request: &Request<'_>) -> Option<Target> {
+        match request.of {
+            RequestOf::Key(key) => Some(key.target()),
+            RequestOf::Bucket(bucket) if request.cost > 0 => {
+                debug_assert!(
+                    Arc::ptr_eq(&self.table, &bucket.table),
+                    "the bucket belongs to another limiter"
+                );
+                Some(self.table.target(bucket.place, request.tenant))
+            }
+            RequestOf::Name(name) if request.cost > 0 => self.table.target_by_names(name, request.tenant),
+            _ => self.known_target(request),
+        }
+    }
+
+    #[cold]
+    fn known_target(&self, request: &Request<'_>) -> Option<Target> {
+        if let RequestOf::Key(key) = request.of {
+            return Some(key.target());
+        }
+        Some(self.table.known_target(self.known_place(request)?, request.tenant))
+    }
+
+    fn known_place(&self, request: &Request<'_>) -> Option<BucketPlace> {
+        match request.of {
+            RequestOf::Bucket(bucket) => Some(bucket.place),
+            _ => self.table.known_bucket(request.bucket()),
+        }
+    }
+
+    /// Returns a request of one key with its target, and the bucket that it counts for.
+    #[inline]
+    pub(crate) fn subject<'a>(&self, request: &Request<'a>) -> Option<Subject<'a>> {
+        let target = self.target(request)?;
+        let bucket = match request.of {
+            RequestOf::Key(key) => key.bucket,
+            RequestOf::Bucket(bucket) => bucket.place.bucket,
+            _ => self.table.keys.owner_of(target.key),
+        };
+        Some(Subject { target, bucket, tenant: request.tenant, cost: request.cost })
+    }
+
+    /// Begins to decide about a request of one key, by the quotas of its bucket if it has any.
+    pub(crate) fn begin(&self, request: &Request<'_>, waits: bool) -> Step {
+        match self.subject(request) {
+            Some(subject) => self.table.begin(subject, request.trace, waits),
+            None => Step::Decided(Decided::ADMITTED),
+        }
+    }
+
+    /// Resolves the key of a request of one key. A name is declared.
+    fn key(&self, request: &Request<'_>) -> Option<KeyHandle> {
+        match request.of {
+            RequestOf::Key(key) => Some(key.clone()),
+            RequestOf::Bucket(bucket) => Some(bucket.resolve(request.tenant)),
+            RequestOf::Name(name) => Some(self.bucket(name).ok()?.resolve(request.tenant)),
+            RequestOf::All(_) => None,
+        }
+    }
+}
+
+/// Returns the verdict of the first key that refuses.
+fn verdict(each: &[Decided]) -> Verdict {
+    each.iter().map(|decided| decided.verdict).find(|verdict| !verdict.is_admit()).unwrap_or(Verdict::Admit)
+}

@@ -1,0 +1,130 @@
+//! The decision of a layer about a request: by rules, or by a function of the service.
+
+use std::sync::Arc;
+
+use plimsoll_core::decision::{Refusal, Verdict};
+use plimsoll_core::quota::Quota;
+
+use super::request::trace::trace_of;
+use super::{Head, Pass, Rules, stacked};
+use crate::hot::table::Table;
+use crate::limiter::layered::{Asking, Step};
+use crate::responses::Recorder;
+use crate::{Limiter, Request};
+
+/// True if a request may wait for the store of quotas before it reaches the service.
+pub(super) const WAITS: bool = cfg!(feature = "quota");
+
+/// A function from a request to what it counts for.
+type RequestOf = dyn for<'a> Fn(Head<'a>) -> Option<Request<'a>> + Send + Sync;
+
+/// What a layer decides by.
+pub(super) enum Decider {
+    Rules(Rules),
+    Function(Limiter, Box<RequestOf>),
+}
+
+/// The decision about a request. An admitted request takes no reference count, which all threads would write.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// Admitted without a decision, and unrecorded.
+    Passed(Pass),
+    /// Admitted; the recorder takes the response.
+    Admitted(Option<Recorder>),
+    /// Refused.
+    Refused(RefusedBy),
+    /// Admitted by coin and guard, while the store of exact quotas is asked.
+    Asking(Box<AskingFor>),
+}
+
+/// A refusal, and what has refused.
+#[derive(Debug)]
+pub(super) struct RefusedBy {
+    pub(super) refusal: Refusal,
+    pub(super) table: Arc<Table>,
+    pub(super) recorder: Recorder,
+    /// The exact quota, if one has refused.
+    pub(super) quota: Option<Arc<Quota>>,
+}
+
+/// A request that waits for its quotas.
+#[derive(Debug)]
+pub(super) struct AskingFor {
+    pub(super) asking: Asking,
+    table: Arc<Table>,
+    pub(super) recorder: Recorder,
+}
+
+impl Decider {
+    /// Decides about a request.
+    #[inline]
+    pub(super) fn decide(&self, head: Head<'_>) -> Decision {
+        match self {
+            Self::Rules(rules) => {
+                match rules.ask_uncounted(head, |request| decide(&rules.limiter, request, head)) {
+                    Ok(decision) => decision,
+                    Err(pass) => passed(&rules.limiter.table, pass),
+                }
+            }
+            Self::Function(limiter, function) => match function(head) {
+                Some(request) => decide(limiter, &request, head),
+                None => passed(&limiter.table, Pass::NoRule),
+            },
+        }
+    }
+}
+
+/// Admits a request without a decision, and counts it by the reason.
+fn passed(table: &Table, pass: Pass) -> Decision {
+    table.passes.count(pass);
+    Decision::Passed(pass)
+}
+
+#[inline]
+fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision {
+    let table = &limiter.table;
+    // Nothing passes uncounted.
+    let Some(subject) = limiter.subject(&request.cost(request.cost.max(1))) else {
+        return Decision::Admitted(None);
+    };
+    if stacked::is_counted(head, table, subject.bucket) {
+        return passed(table, Pass::CountedBefore);
+    }
+    let recorder = table.responses.recorder_of_key(subject.bucket, subject.target.key);
+    if table.quotas.has(subject.bucket) {
+        return by_quotas(table, table.begin(subject, trace_of(head), WAITS), recorder);
+    }
+    match limiter.decide(subject.target, subject.cost, || trace_of(head)) {
+        Verdict::Admit => Decision::Admitted(Some(recorder)),
+        Verdict::Refuse(refusal) => {
+            Decision::Refused(RefusedBy { refusal, table: Arc::clone(table), recorder, quota: None })
+        }
+    }
+}
+
+#[cold]
+fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder) -> Decision {
+    match step {
+        Step::Decided(decided) => by_quota(table, decided, recorder),
+        Step::Asking(asking) => {
+            Decision::Asking(Box::new(AskingFor { asking, table: Arc::clone(table), recorder }))
+        }
+    }
+}
+
+fn by_quota(table: &Arc<Table>, decided: crate::limiter::Decided, recorder: Recorder) -> Decision {
+    match decided.verdict {
+        Verdict::Admit => Decision::Admitted(Some(recorder)),
+        Verdict::Refuse(refusal) => {
+            let quota = decided.quota;
+            Decision::Refused(RefusedBy { refusal, table: Arc::clone(table), recorder, quota })
+        }
+    }
+}
+
+impl AskingFor {
+    /// Makes the decision of the store's answer.
+    pub(super) fn decided(&self, decided: crate::limiter::Decided) -> Decision {
+        by_quota(&self.table, decided, self.recorder)
+    }
+}
