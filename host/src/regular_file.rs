@@ -2,7 +2,7 @@
 //! because opening or reading it may wait for ever or never end.
 
 use std::fs::{File, FileType, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// Opens a regular file for reading.
@@ -51,6 +51,20 @@ fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         return Ok(file);
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {}, not a regular file", name_of(kind))))
+}
+
+/// Returns true if a file is empty or ends with a line feed.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn ends_with_line(file: &mut File) -> io::Result<bool> {
+    if file.metadata()?.len() == 0 {
+        return Ok(true);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
 }
 
 /// Reads a regular file; of one that is larger, `bytes_max` and one byte more, by which the caller tells.

@@ -293,9 +293,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "plimsoll_zone_hold{bucket=\"held\"} 300",
                 "plimsoll_zone_on_hold{bucket=\"held\"} 1",
                 "plimsoll_zone_on_hold{bucket=\"new\"} 1",
+                "plimsoll_zone_hold{bucket=\"held\"} 300",
             ]
         );
     }

@@ -2,14 +2,14 @@
 //! behind its head, so that a crash at any point is told from a truncation.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_host::atomic_file::{self, directory_of, sync_directory};
 use plimsoll_host::regular_file;
 
 use super::files::{HEAD, LOG, each_line, is_damage, read_head, rotated};
-use super::line::{Actor, Entry, Head, Line, Record};
+use super::line::{Actor, Entry, Head, LINE_BYTES_MAX, Line, Record};
 use super::verify::{Verified, Verifier};
 
 #[cfg(test)]
@@ -48,8 +48,6 @@ struct End {
     head: Head,
     /// The length of the file.
     bytes: u64,
-    /// A failed batch may have left bytes behind it.
-    is_dirty: bool,
 }
 
 // === impl Writer ===
@@ -88,24 +86,22 @@ impl Writer {
         for record in self.own.iter().chain(records) {
             lines.push_str(&head.append(record)?);
         }
-        if let Err(error) = self.write(&end, lines.as_bytes()) {
-            self.end = Some(End { is_dirty: true, ..end });
-            return Err(error);
-        }
-        self.end = Some(End { head: head.clone(), bytes: end.bytes + lines.len() as u64, is_dirty: false });
+        self.write(end.bytes, lines.as_bytes())?;
+        self.end = Some(End { head: head.clone(), bytes: end.bytes + lines.len() as u64 });
         self.own.clear();
         Ok((seq, head))
     }
 
-    fn write(&self, end: &End, bytes: &[u8]) -> io::Result<()> {
+    /// Writes lines at the end of the file. No part of them is left after an error, or the file is read again.
+    fn write(&mut self, end: u64, lines: &[u8]) -> io::Result<()> {
         let mut file = regular_file::open_to_append(&self.log)?;
-        let written = file.write_all(bytes).and_then(|()| file.sync_all());
-        if written.is_err() {
-            // Tried again before the next batch.
-            let _ = file.set_len(end.bytes);
+        if let Err(error) = file.write_all(lines).and_then(|()| file.sync_all()) {
+            if file.set_len(end).is_err() {
+                self.end = None;
+            }
+            return Err(error);
         }
-        written?;
-        if end.bytes == 0 { sync_directory(directory_of(&self.log)) } else { Ok(()) }
+        if end == 0 { sync_directory(directory_of(&self.log)) } else { Ok(()) }
     }
 
     fn replace_head(&self, head: &Head) -> io::Result<()> {
@@ -120,11 +116,6 @@ impl Writer {
         let bytes = file.metadata()?.len();
         match self.end.clone() {
             Some(end) if end.bytes == bytes => Ok(end),
-            Some(end) if end.is_dirty && bytes > end.bytes => {
-                file.set_len(end.bytes)?;
-                file.sync_all()?;
-                Ok(End { is_dirty: false, ..end })
-            }
             _ => self.read_end(file, bytes, unix_s),
         }
     }
@@ -161,9 +152,9 @@ impl Writer {
         };
         let Some(damage) = damage else {
             let head = Head { first, ..last.or(head).unwrap_or_else(Head::genesis) };
-            return Ok(End { head, bytes, is_dirty: false });
+            return Ok(End { head, bytes });
         };
-        if ends_within_line(&self.log, bytes)? {
+        if !regular_file::ends_with_line(&mut file)? {
             // The torn line stays as evidence, and the next one begins on its own.
             file.write_all(b"\n")?;
             file.sync_all()?;
@@ -176,7 +167,7 @@ impl Writer {
         let why = "found when the log was opened; the damaged lines are kept";
         self.note("audit log damaged", damage, why, unix_s);
         let head = Head { first, ..head.or(last).unwrap_or_else(Head::genesis) };
-        Ok(End { head, bytes, is_dirty: false })
+        Ok(End { head, bytes })
     }
 
     fn note_crash(&mut self, after_head: u64, torn_bytes: u64, unix_s: i64) {
@@ -231,24 +222,8 @@ impl Writer {
 
 /// Returns the number of the first line of a file.
 fn first_seq(path: &Path) -> io::Result<u64> {
-    let mut first = None;
-    each_line(regular_file::open(path)?, |line| {
-        if first.is_none() {
-            first = Line::parse(line.strip_suffix(b"\n").unwrap_or(line)).map(|line| line.seq);
-        }
-    })?;
+    let mut line = Vec::new();
+    BufReader::new(regular_file::open(path)?).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)?;
+    let first = Line::parse(line.trim_ascii_end()).map(|line| line.seq);
     first.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{} has no line", path.display())))
-}
-
-/// Returns true if a file of this size does not end with a line feed.
-fn ends_within_line(path: &Path, bytes: u64) -> io::Result<bool> {
-    use std::io::{Read, Seek, SeekFrom};
-    if bytes == 0 {
-        return Ok(false);
-    }
-    let mut file = regular_file::open(path)?;
-    file.seek(SeekFrom::Start(bytes - 1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(last != *b"\n")
 }

@@ -160,18 +160,17 @@ fn missing_and_foreign_heads_are_damage() {
 }
 
 #[test]
-fn failed_write_leaves_no_part_of_a_line() {
+fn part_of_a_line_that_a_failed_write_left_is_removed() {
     let directory = three();
     let mut writer = Writer::new(directory.path());
     writer.append(&[], 0).unwrap();
     let log = directory.path().join(LOG);
-    let mut end = writer.end.clone().unwrap();
     // As after a write that failed half-way, and whose rest could not be cut off.
     fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(b"{\"seq\":4,").unwrap();
-    end.is_dirty = true;
-    writer.end = Some(end);
-    assert_eq!(writer.append(&[record("d")], 0).unwrap(), 4);
-    assert_eq!(verify(&directory).unwrap().lines, 4);
+    writer.end = None;
+    assert_eq!(writer.append(&[record("d")], 0).unwrap(), 5);
+    assert_eq!(verify(&directory).unwrap().lines, 5);
+    assert_eq!(lines(&directory)[3].0, "audit log repaired");
 }
 
 #[test]

@@ -7,8 +7,8 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_core::quantity::Rate;
@@ -130,7 +130,11 @@ impl HistoryStore {
         private_directory::create(&self.folder)?;
         let mut file = regular_file::open_to_append(&self.file(minute.minute.day()))?;
         let before = file.metadata()?.len();
-        let mut text = if before == 0 { format!("{HEADER}\n") } else { end_of_torn_line(&mut file)? };
+        let mut text = if before == 0 { format!("{HEADER}\n") } else { String::new() };
+        if !regular_file::ends_with_line(&mut file)? {
+            // A crash cut the last line short.
+            text.push('\n');
+        }
         csv::append(&mut text, minute, &[]);
         if let Err(error) = file.write_all(text.as_bytes()).and_then(|()| file.sync_data()) {
             let _ = file.set_len(before);
@@ -228,14 +232,6 @@ impl HistoryStore {
         let start = UnixSeconds::from_secs(day.first_minute().as_unix()).to_string();
         self.folder.join(format!("{}.csv", start.split('T').next().unwrap_or_default()))
     }
-}
-
-/// Returns a line feed if the last line of a file has none, because a crash cut it short.
-fn end_of_torn_line(file: &mut File) -> io::Result<String> {
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    Ok(if last == *b"\n" { String::new() } else { "\n".to_owned() })
 }
 
 /// Names the damaged lines of a file.
