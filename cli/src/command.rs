@@ -8,8 +8,8 @@ use plimsoll_host::descriptors;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_client::{AdminArgs, AdminError};
-use crate::cmd::credentials::{self, certs, tokens};
-use crate::cmd::{apply, audit, check, history, kill, quota, rollout, service, simulate, state, status};
+use crate::cmd::credentials::{certs, tokens};
+use crate::cmd::{Unusable, apply, audit, check, history, kill, quota, rollout, service, simulate, status};
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
@@ -79,7 +79,7 @@ enum Command {
     /// arguments.
     Diff(AdminArgs),
     Apply(apply::ApplyArgs),
-    Forget(state::ForgetArgs),
+    Forget(status::ForgetArgs),
     /// Acknowledge that the controller has lost its state, or runs on an older one
     ///
     /// It ends the warning in status, metrics and alerts, and changes no stage and no kill: compare them before with what
@@ -121,8 +121,8 @@ impl Plimsoll {
             Command::Certs(command) => certs::run(&command),
             Command::Tokens(command) => tokens::run(&command),
             Command::Audit(command) => audit::run(&command),
-            Command::AcknowledgeLoss(admin) => state::acknowledge_loss(&admin),
-            Command::Forget(args) => state::forget(&args),
+            Command::AcknowledgeLoss(admin) => status::acknowledge_loss(&admin),
+            Command::Forget(args) => status::forget(&args),
             Command::Kill(command) => kill::run(&command),
             Command::Simulate(args) => simulate::run(&args),
             Command::Quota(quota::QuotaArgs { command: Some(command), .. }) => quota::run(&command),
@@ -167,9 +167,8 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.downcast_ref::<plimsoll_sidecar::Error>().is_some_and(plimsoll_sidecar::Error::is_usage)
         || error.downcast_ref::<plimsoll_quota::Error>().is_some_and(plimsoll_quota::Error::is_usage)
         || error.downcast_ref::<AdminError>().is_some_and(AdminError::is_usage)
-        || error.is::<credentials::Unusable>()
+        || error.is::<Unusable>()
         || error.is::<plimsoll_client::BuildError>()
-        || error.is::<service::TrustError>()
         || error.is::<plimsoll_client::middleware::RulesError>()
 }
 

@@ -52,9 +52,10 @@ pub struct Args {
     /// /readyz answers 503; after it --before-policy decides
     #[arg(long, env = "PLIMSOLL_READY_WITHIN", value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     pub ready_within: Duration,
-    /// Unit by which the share of a canary is divided here: each key by itself, or this instance as a whole
-    #[arg(long, env = "PLIMSOLL_CANARY_BY", value_name = "UNIT", default_value = "key")]
-    pub canary_by: CanaryUnit,
+    /// Unit by which the share of a canary is divided here: each (bucket, tenant) pair by itself (key), or this instance
+    /// as a whole (instance)
+    #[arg(long, env = "PLIMSOLL_CANARY_BY", value_name = "UNIT", default_value = "key", value_parser = parse_canary_by)]
+    pub canary_by: CanaryBy,
     /// Maximum of (bucket, tenant) pairs that are counted separately
     #[arg(long, env = "PLIMSOLL_KEYS_MAX", value_name = "N", default_value_t = KEYS_MAX_DEFAULT, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
     pub keys_max: usize,
@@ -66,22 +67,11 @@ pub struct Args {
     pub security: SecurityArgs,
 }
 
-/// The unit by which the share of a canary is divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum CanaryUnit {
-    /// A share of the (bucket, tenant) pairs enforces.
-    #[default]
-    Key,
-    /// The instance enforces for all pairs, or for none.
-    Instance,
-}
-
-impl From<CanaryUnit> for CanaryBy {
-    fn from(unit: CanaryUnit) -> Self {
-        match unit {
-            CanaryUnit::Key => Self::Key,
-            CanaryUnit::Instance => Self::Instance,
-        }
+fn parse_canary_by(text: &str) -> Result<CanaryBy, String> {
+    match text {
+        "key" => Ok(CanaryBy::Key),
+        "instance" => Ok(CanaryBy::Instance),
+        _ => Err("give key or instance".to_owned()),
     }
 }
 

@@ -21,7 +21,7 @@ mod tally;
 #[doc(hidden)]
 pub use admin::described as described_metrics;
 pub use admin::{RulesStatus, Status};
-pub use args::{ADMIN_PORT, Args, CanaryUnit, Error, HTTP_PORT, RLS_PORT};
+pub use args::{ADMIN_PORT, Args, Error, HTTP_PORT, RLS_PORT};
 pub use limiter_args::{LimiterArgs, trust_in_flags};
 pub use serve::UnixSocketError;
 pub use sidecar::{Listeners, Sidecar, run};

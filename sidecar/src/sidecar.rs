@@ -211,7 +211,7 @@ fn limiter(args: &Args) -> Result<(Limiter, Feed), Error> {
     limiter.quota_timeout.get_or_insert(QUOTA_TIMEOUT);
     let mut builder = limiter
         .builder(&args.service, &default_name)?
-        .canary_by(args.canary_by.into())
+        .canary_by(args.canary_by)
         // The responses pass through the proxy, if at all.
         .responses_elsewhere()
         .ready_within(args.ready_within)

@@ -113,7 +113,7 @@ const fn remedy(tier: Tier) -> &'static str {
         Tier::Controller => {
             "give the admin port of the controller with --controller URL: http://127.0.0.1:PORT on its own machine if it \
              is not 7401, https://HOST:7401 from another; while it is down, `plimsoll kill on --aggregator URL` stops one \
-             zone"
+             zone, and a --kill-file one service"
         }
         Tier::Aggregator => {
             "give the admin port of an aggregator, which is 7411, or stop one service by its --kill-file"

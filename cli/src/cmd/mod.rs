@@ -10,5 +10,13 @@ pub(crate) mod quota;
 pub(crate) mod rollout;
 pub(crate) mod service;
 pub(crate) mod simulate;
-pub(crate) mod state;
 pub(crate) mod status;
+
+/// Arguments, or files that they name, that the command cannot use: the same command fails again.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unusable(String);
+
+pub(crate) fn unusable(reason: impl ToString) -> anyhow::Error {
+    Unusable(reason.to_string()).into()
+}

@@ -1,18 +1,23 @@
-//! `plimsoll status`: the fleet on one screen, its buckets and its aggregators.
+//! `plimsoll status`: the fleet on one screen, its buckets and its aggregators; and the commands that correct what the
+//! controller remembers of it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::Args;
 use plimsoll_admin::other_controllers::OtherController;
 use plimsoll_admin::security::SecurityStatus;
+use plimsoll_controller::admin::aggregator_routes::{FORGET, Forget, Forgotten};
 use plimsoll_controller::admin::rollout_routes::Policies;
+use plimsoll_controller::admin::state_routes::{ACKNOWLEDGE_LOSS, Acknowledged};
 use plimsoll_controller::admin::status::{AggregatorStatus, BucketStatus, Status, Traffic};
 use plimsoll_core::quota::QuotaKey;
 use plimsoll_core::stats::AdmissionFigures;
 
 use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
+use crate::output::write_unless_saved;
 
 /// Runs the command.
 ///
@@ -24,6 +29,49 @@ pub(crate) fn run(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     admin.output.print(&status, |out| {
         write_status(out, &status)?;
         write_waiting(out, &policies)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Forget an aggregator that is gone and does not return
+///
+/// Its share is free at once, and status, metrics and alerts no longer show it. An aggregator that connects
+/// again is known again. Exit code 0: forgotten; 1: it is connected, or no controller answers; 2: no
+/// such aggregator is known.
+#[derive(Debug, Args)]
+pub(crate) struct ForgetArgs {
+    /// Zone and name of the aggregator, as `plimsoll status` shows them
+    #[arg(env = "PLIMSOLL_FORGET", value_name = "ZONE/NAME")]
+    aggregator: String,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Removes an aggregator that is gone.
+///
+/// # Errors
+/// The controller refuses or cannot be reached, or its answer cannot be printed.
+pub(crate) fn forget(ForgetArgs { aggregator, admin }: &ForgetArgs) -> anyhow::Result<ExitCode> {
+    let forgotten: Forgotten = admin.post(FORGET, &Forget { aggregator: aggregator.clone() })?;
+    admin.output.print(&forgotten, |out| {
+        writeln!(out, "forgotten: {aggregator}; its share of every limit is free")?;
+        write_unless_saved(out, forgotten.saved)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the warning that the controller has lost its state.
+///
+/// # Errors
+/// The controller cannot be reached, or its answer cannot be printed.
+pub(crate) fn acknowledge_loss(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let acknowledged: Acknowledged = admin.post(ACKNOWLEDGE_LOSS, &())?;
+    admin.output.print(&acknowledged, |out| {
+        match &acknowledged.loss {
+            Some(loss) => writeln!(out, "acknowledged: {loss}")?,
+            None => writeln!(out, "nothing to acknowledge: the state was not lost")?,
+        }
+        write_unless_saved(out, acknowledged.saved)
     })?;
     Ok(ExitCode::SUCCESS)
 }

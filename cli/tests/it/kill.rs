@@ -112,7 +112,7 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
         "{output}"
     );
 
-    // The command tries the controller first, and the aggregator because the controller is down.
+    // An aggregator that is given is asked alone.
     let order = ["on", "--reason", "no controller", "--controller", &controller, "--aggregator", &aggregator];
     let output = kill(&order);
     assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
@@ -325,7 +325,7 @@ fn invalid_kill_commands_fail_with_a_hint() {
         (
             [&["status", "--aggregator", "http://127.0.0.1:19"], &unreachable[..]].concat(),
             1,
-            vec!["nothing answers at http://127.0.0.1:9", "nothing answers at http://127.0.0.1:19"],
+            vec!["nothing answers at http://127.0.0.1:19", "--kill-file"],
         ),
     ] {
         let Output { status, stdout, stderr } = run(&[&["kill"], args.as_slice()].concat());

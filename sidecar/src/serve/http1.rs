@@ -29,13 +29,10 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub(crate) async fn serve_http1<A, F>(port: Port, shutdown: CancellationToken, answer: A)
 where
     A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
-    F: Future<Output = Response<Full<Bytes>>> + Send,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
-    super::serve(port, shutdown, move |(stream, share), caller, closing| {
-        let answer = answer.clone();
-        async move { converse((stream, share), caller, answer, closing).await }
-    })
-    .await;
+    let converse = move |stream, caller, closing| converse(stream, caller, answer.clone(), closing);
+    super::serve(port, shutdown, converse).await;
 }
 
 /// Answers the requests of one connection.
@@ -46,7 +43,7 @@ async fn converse<A, F>(
     closing: CancellationToken,
 ) where
     A: Fn(Caller, Request<Incoming>) -> F + Send + Sync,
-    F: Future<Output = Response<Full<Bytes>>> + Send,
+    F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
 {
     let (turns, head) = (Turns::default(), Arc::new(share.open()));
     let service = service_fn(|request| {

@@ -43,11 +43,8 @@ where
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error = Infallible> + Default + Send + 'static,
 {
-    super::serve(port, shutdown, move |(stream, share), caller, closing| {
-        let answer = answer.clone();
-        async move { converse((stream, share), caller, answer, closing).await }
-    })
-    .await;
+    let converse = move |stream, caller, closing| converse(stream, caller, answer.clone(), closing);
+    super::serve(port, shutdown, converse).await;
 }
 
 /// Answers the requests of one connection.

@@ -46,7 +46,7 @@ fn valid_policy_is_summarised() {
         [
             "warning: policy.yaml:1:26: buckets.b.limit: a limit of 0 in mode enforce denies everything",
             "valid: 1 bucket and 1 pattern (1 enforce, 0 canary, 1 shadow),",
-            "       1 tenant, 1 warning",
+            "       0 quotas, 1 tenant",
         ]
     );
     assert!(lines[3].starts_with("       policy ") && lines[3].len() == "       policy ".len() + 16, "{out}");
@@ -126,9 +126,9 @@ fn rules_are_checked_without_a_policy() {
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!(
         lines[..2],
-        ["valid: 2 rules for descriptors of 1 domain,", "       1 rule for HTTP, 3 buckets, 0 warnings"]
+        ["valid: 2 rules for descriptors of 1 domain,", "       1 rule for HTTP, 3 buckets"]
     );
-    assert!(lines[2].starts_with("       rules ") && lines.len() == 3, "{out}");
+    assert!(lines[2].starts_with("       rules ") && lines[3] == "       0 warnings", "{out}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn buckets_of_rules_that_no_policy_entry_names_are_warned_of() {
           admitted"
         ]
     );
-    assert!(out.contains("1 tenant, 1 warning") && out.contains("3 buckets, 1 warning"), "{out}");
+    assert!(out.ends_with("       2 warnings\n"), "{out}");
 }
 
 #[test]

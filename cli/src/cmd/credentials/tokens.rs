@@ -12,8 +12,8 @@ use plimsoll_admin::access::{QuotaRights, Role, TOKEN_FILE_BYTES_MAX, Token as E
 use plimsoll_core::names::Name;
 use plimsoll_host::{atomic_file, regular_file};
 
-use super::unusable;
 use crate::admin_client::Token;
+use crate::cmd::unusable;
 use crate::output;
 
 /// Add the tokens of operators to a tokens file

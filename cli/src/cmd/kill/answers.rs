@@ -21,7 +21,8 @@ pub(super) fn write_on(out: &mut dyn Write, status: &KillStatus, bucket: Option<
             "for the clients below; the controller and the other zones learn of it when a controller is back"
         }
     };
-    writeln!(out, "killed: {}, {clients}", scope(bucket))?;
+    let generation = switch_of(status, bucket).generation.0;
+    writeln!(out, "killed: {}, generation {generation}; {clients}", scope(bucket))?;
     write_status(out, status)
 }
 

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use capacity::Capacity;
 pub(crate) use capacity::CapacityArgs;
-pub(crate) use trust::{TrustArgs, TrustError};
+pub(crate) use trust::TrustArgs;
 
 /// The arguments of the demo service.
 #[derive(Clone, Debug, clap::Args)]

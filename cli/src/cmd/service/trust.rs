@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::ValueHint;
-use plimsoll_client::{BuildError, Feed, Limiter, LimiterBuilder};
+use plimsoll_client::{Feed, Limiter, LimiterBuilder};
 use plimsoll_sidecar::trust_in_flags;
+
+use crate::cmd::unusable;
 
 /// The protection of the streams to aggregators.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -27,19 +29,10 @@ impl TrustArgs {
         if self.insecure {
             builder = builder.insecure();
         }
-        builder.build_detached().map_err(in_flags)
-    }
-}
-
-/// The flags of the service are at fault.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct TrustError(String);
-
-fn in_flags(error: BuildError) -> anyhow::Error {
-    match trust_in_flags(&error, "--zone") {
-        Some(text) => TrustError(text).into(),
-        None => error.into(),
+        builder.build_detached().map_err(|error| match trust_in_flags(&error, "--zone") {
+            Some(text) => unusable(text),
+            None => error.into(),
+        })
     }
 }
 
@@ -52,6 +45,7 @@ mod tests {
 
     use super::super::Args;
     use super::*;
+    use crate::cmd::Unusable;
 
     #[derive(Parser)]
     struct Service {
@@ -76,7 +70,7 @@ mod tests {
             ("https://127.0.0.1:7410", &["--insecure"]),
         ] {
             let error = built(address, flags).unwrap_err();
-            assert!(error.is::<TrustError>(), "{error:?}");
+            assert!(error.is::<Unusable>(), "{error:?}");
             let text = format!("{error:#}");
             assert!(["--certs", "--insecure", address].iter().all(|word| text.contains(word)), "{text}");
             assert!(!text.contains("LimiterBuilder"), "{text}");
@@ -97,13 +91,5 @@ mod tests {
         let text = refused(&["--certs", &certs]);
         let words = ["--certs", "zone/a/service/demo", "zone/default/service/demo", "--zone"];
         assert!(words.iter().all(|word| text.contains(word)) && !text.contains("LimiterBuilder"), "{text}");
-    }
-
-    #[test]
-    fn certificates_make_tls_the_default() {
-        assert_eq!(parsed(&[]).limiter.aggregator, ["http://127.0.0.1:7410"]);
-        assert_eq!(parsed(&["--certs", "a"]).limiter.aggregator, ["https://127.0.0.1:7410"]);
-        let given = parsed(&["--certs", "a", "--aggregator", "https://b:1,https://c:1"]);
-        assert_eq!(given.limiter.aggregator, ["https://b:1", "https://c:1"]);
     }
 }

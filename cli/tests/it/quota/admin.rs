@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::kill::own_address;
-use crate::process::{Process, http, run, until};
+use crate::process::{Process, run};
 use crate::processes::skipped;
 
 const HOUR_S: &str = "3600";
@@ -130,26 +130,6 @@ fn viewers_see_buckets_by_key_and_in_pages() {
 }
 
 #[test]
-fn throttles_and_busiest_keys_are_shown() {
-    let scene = Scene::start();
-    let throttle: [&[u8]; 5] = [b"CL.THROTTLE", b"user:7", b"15", b"30", b"60"];
-    send(scene.server.address("listen"), &throttle);
-    let table = scene.succeed("viewer", &["get", "user:7"]);
-    assert_eq!(row(&table, "user:7")[3], "throttle", "{table}");
-    for _ in 0..12 {
-        scene.reduce(b"{acme}:api_calls", "1");
-    }
-    let top = scene.succeed("viewer", &["top"]);
-    let (asked, refused) = top.split_once("KEY               REFUSED").unwrap();
-    assert!(row(asked, "{acme}:api_calls")[1].parse::<u64>().unwrap() >= 6, "{top}");
-    assert!(asked.contains("user:7") && refused.contains("{acme}:api_calls"), "{top}");
-    let first: Value =
-        serde_json::from_str(&scene.succeed("viewer", &["top", "--limit", "1", "-o", "json"])).unwrap();
-    assert_eq!(first["asked"].as_array().unwrap().len(), 1, "{first}");
-    assert_eq!(first["asked"][0]["key"], "{acme}:api_calls");
-}
-
-#[test]
 fn operators_make_buckets_full_again_and_a_crash_does_not_undo_it() {
     let mut scene = Scene::start();
     for key in [&b"{acme}:api_calls"[..], b"{acme}:exports", b"{acmex}:api_calls"] {
@@ -204,34 +184,6 @@ fn mistakes_of_operators_are_named_with_their_remedies() {
     let (code, text) = outcome(&["quota", "list", "--server", "127.0.0.1:7432"]);
     assert_eq!(code, 2, "{text}");
     assert!(text.contains("http://127.0.0.1:7432"), "{text}");
-}
-
-#[test]
-fn health_readiness_status_and_metrics_are_those_of_the_store() {
-    let scene = Scene::start();
-    scene.reduce(b"a", "11");
-    let admin = scene.server.address("admin");
-    let get = |path: &str, headers: &[(&str, &str)]| http(admin, "GET", path, headers).unwrap();
-    assert_eq!(get("/healthz", &[]), (200, "alive\n".to_owned()));
-    assert_eq!(get("/readyz", &[]), (200, "ready\n".to_owned()));
-    assert_eq!(get("/status", &[]).0, 401);
-    let token = fs::read_to_string(scene.place.path().join("viewer")).unwrap();
-    let bearer = format!("Bearer {}", token.trim());
-    let (code, status) = get("/status", &[("authorization", &bearer)]);
-    let status: Value = serde_json::from_str(&status).unwrap();
-    assert_eq!((code, &status["ready"]), (200, &true.into()), "{status}");
-    assert_eq!(status["durability"], "interval:100ms", "{status}");
-    assert_eq!(status["security"]["tokens"]["accepted"], 2, "{status}");
-    until("the debit to be on disk and counted", || {
-        let (_, page) = get("/metrics", &[]);
-        let has = |line: &str| page.lines().any(|other| other == line);
-        let commits = page.lines().find_map(|line| line.strip_prefix("plimsoll_quota_commits_total "));
-        let is_committed = commits.is_some_and(|commits| commits.parse::<f64>().unwrap() >= 1.0);
-        let is_counted = has("plimsoll_quota_operations_total{command=\"reduce\",result=\"refused\"} 1")
-            && has("plimsoll_quota_refused_total 1")
-            && has("plimsoll_quota_ready 1");
-        (is_committed && is_counted && has("plimsoll_quota_unsaved_age_seconds 0")).then_some(())
-    });
 }
 
 #[test]

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::proxy::{
-    Caller, OFFERED, Patience, Setting, assert_body_of_sidecar, goes_through_all_stages,
-    passes_requests_and_refusals, policy,
+    Caller, OFFERED, Patience, Setting, assert_body_of_sidecar, passes_requests_and_refusals,
 };
 use super::{filled, tool};
 use crate::process::{Process, until};
@@ -41,17 +40,6 @@ fn requests_and_refusals_pass_through_caddy() {
     let setting = Setting::start("buckets: {}\n");
     let _proxy = start(&setting, &caddy, &format!("unix/{}", setting.socket()), Patience::Long, 256);
     assert_body_of_sidecar(&passes_requests_and_refusals(&setting, false));
-}
-
-#[test]
-fn caddy_goes_through_all_stages_and_survives_the_sidecar() {
-    let Some(caddy) = tool("caddy::caddy_goes_through_all_stages_and_survives_the_sidecar", "caddy") else {
-        return;
-    };
-    let _turn = turn(OFFERED);
-    let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(&setting, &caddy, &setting.sidecar().to_string(), Patience::Shipped, 256);
-    goes_through_all_stages(&mut setting);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::proxy::{
-    OFFERED, Patience, Setting, assert_body_of_sidecar, goes_through_all_stages,
-    passes_requests_and_refusals, policy, until_refused_without_sidecar,
+    OFFERED, Patience, Setting, assert_body_of_sidecar, passes_requests_and_refusals,
+    until_refused_without_sidecar,
 };
 use super::{filled, tool};
 use crate::process::Process;
@@ -51,18 +51,6 @@ fn requests_and_refusals_pass_through_haproxy() {
     let setting = Setting::start("buckets: {}\n");
     let _proxy = start(&setting, &haproxy, &format!("unix@{}", setting.socket()), Patience::Long, &[]);
     assert_body_of_sidecar(&passes_requests_and_refusals(&setting, true));
-}
-
-#[test]
-fn haproxy_goes_through_all_stages_and_survives_the_sidecar() {
-    let Some(haproxy) = tool("haproxy::haproxy_goes_through_all_stages_and_survives_the_sidecar", "haproxy")
-    else {
-        return;
-    };
-    let _turn = turn(OFFERED);
-    let mut setting = Setting::start(&policy(30, "shadow"));
-    let _proxy = start(&setting, &haproxy, &setting.sidecar().to_string(), Patience::Shipped, &[]);
-    goes_through_all_stages(&mut setting);
 }
 
 #[test]

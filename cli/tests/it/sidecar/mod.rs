@@ -12,9 +12,7 @@ mod mixed;
 mod mixed_fleet;
 mod nginx;
 mod proxy;
-mod rls_caller;
 mod rls_callers;
-mod rls_wire;
 mod traefik;
 
 use std::fs;

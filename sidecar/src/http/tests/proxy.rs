@@ -1,7 +1,6 @@
 //! `/check` and `/nginx`.
 
 use plimsoll_client::Reason;
-use plimsoll_client::testing::Decisions;
 
 use super::*;
 
@@ -190,21 +189,6 @@ fn headers_of_another_proxy_are_the_callers() {
 }
 
 #[test]
-fn path_of_bytes_beyond_ascii_is_compared() {
-    let port = Port::with_rules(RULES);
-    port.plane.refuse("orders-write", Reason::ClusterOverload).unwrap();
-    for path in [&b"/orders/caf\xc3\xa9"[..], b"/orders/\xff\xfe", b"/orders/a b"] {
-        let request =
-            Request::get("/check").header("x-forwarded-method", "PUT").header("x-forwarded-uri", path);
-        assert_eq!(port.ask(request.body("").unwrap()).status, 429, "{path:?}");
-    }
-    let long = format!("/orders/{}", "a".repeat(60_000));
-    let headers = [("x-forwarded-method", "PUT"), ("x-forwarded-uri", long.as_str())];
-    assert_eq!(port.get("/check", &headers).status, 429);
-    assert_eq!(port.mistakes(), []);
-}
-
-#[test]
 fn original_request_that_the_proxy_does_not_name_meets_only_rules_without_a_path() {
     for headers in [
         &[][..],
@@ -269,30 +253,4 @@ fn cost_is_a_number_or_else_1() {
         assert_eq!(self::offered(&port, "checkout"), offered, "{cost:?}");
         assert_eq!(port.mistakes().len(), usize::from(is_mistake), "{cost:?}");
     }
-}
-
-#[test]
-fn tenant_that_is_absent_or_repeated_is_default() {
-    for (tenants, counted) in [
-        (&["acme"][..], "acme"),
-        (&[], "default"),
-        (&["acme", "acme"], "default"),
-        (&["auth0|1a"], "auth0|1a"),
-        (&["caf\u{e9}"], "caf\u{e9}"),
-        (&[""], "default"),
-    ] {
-        let port = Port::new();
-        let tenants = tenants.iter().map(|tenant| ("x-plimsoll-tenant", *tenant));
-        port.get("/check", &std::iter::once(BUCKET).chain(tenants).collect::<Vec<_>>());
-        let expected = Decisions { offered: 1, admitted: 1, ..Decisions::default() };
-        assert_eq!(port.plane.tenant_counts("checkout", counted).unwrap(), expected, "{counted}");
-    }
-}
-
-#[test]
-fn case_of_paths_is_ignored_on_request() {
-    let port = Port::with_rules(&RULES.replacen("http:\n", "http:\n  ignore_case: true\n", 1));
-    port.plane.refuse_all(Reason::ClusterOverload);
-    let headers = [("x-forwarded-method", "PUT"), ("x-forwarded-uri", "/ORDERS/7")];
-    assert_eq!(port.get("/check", &headers).status, 429);
 }

@@ -63,56 +63,6 @@ fn descriptors_with_quotas_are_debited_together_or_not_at_all() {
 }
 
 #[test]
-fn shadow_marks_what_a_quota_would_refuse() {
-    let sidecar = Sidecar::new();
-    sidecar.plane.quota("checkout", 1, HOUR).unwrap();
-    sidecar.plane.shadow("checkout", true).unwrap();
-    let ask = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
-    assert!(ask().request_headers_to_add.is_empty());
-    let response = ask();
-    assert_eq!(response.overall_code(), Code::Ok);
-    assert_eq!(response.request_headers_to_add[0].key, "x-plimsoll-shadow");
-    assert_eq!(metadata(&response)["reason"], "tenant_quota_exceeded");
-}
-
-#[test]
-fn check_without_hits_takes_no_token() {
-    let sidecar = Sidecar::new();
-    sidecar.plane.quota("checkout", 1, HOUR).unwrap();
-    let mut check = descriptor(&[("account", "acme")]);
-    check.hits_addend = Some(UInt64Value { value: 0 });
-    for _ in 0..3 {
-        assert_eq!(sidecar.ask(&request(vec![check.clone()])).unwrap().overall_code(), Code::Ok);
-    }
-    let ask = || sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap().overall_code();
-    assert_eq!([ask(), ask()], [Code::Ok, Code::OverLimit]);
-    assert_eq!(sidecar.ask(&request(vec![check])).unwrap().overall_code(), Code::OverLimit, "from memory");
-}
-
-#[test]
-fn quota_takes_all_hits_and_the_coin_its_most() {
-    let sidecar = Sidecar::new();
-    sidecar.plane.quota("checkout", 5_000_000_000, HOUR).unwrap();
-    let ask = |hits_addend| {
-        let asked = RateLimitRequest { hits_addend, ..request(vec![descriptor(&[("account", "acme")])]) };
-        sidecar.ask(&asked).unwrap().overall_code()
-    };
-    assert_eq!(
-        [ask(u32::MAX), ask(705_032_706), ask(705_032_705), ask(1)].map(|code| code == Code::Ok),
-        [true, false, true, false,]
-    );
-    let counts = sidecar.counts("checkout");
-    assert_eq!((counts.offered, counts.refused), (30_001, 10_001), "a refusal that is new is offered");
-
-    let own = |value| RateLimitDescriptor {
-        hits_addend: Some(UInt64Value { value }),
-        ..descriptor(&[("path", "/")])
-    };
-    assert_eq!(sidecar.ask(&request(vec![own(u64::MAX)])).unwrap().overall_code(), Code::Ok);
-    assert_eq!(sidecar.counts("search").offered, 10_000);
-}
-
-#[test]
 fn admitted_request_shows_what_is_left() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 100.0).unwrap();

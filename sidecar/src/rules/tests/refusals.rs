@@ -265,14 +265,6 @@ fn legal_surprise_is_warned_of_at_its_place() {
             "1:62 rls.domains.shop.descriptors.0.unlimited: every descriptor of the one entry `a`",
         ),
         (
-            domain("{ key: a, bucket: b }, { key: a, value: x, descriptors: [{ key: c, bucket: b }] }"),
-            "descriptors.1: a descriptor that ends at this value passes: the rule for `a` at 1:41",
-        ),
-        (
-            domain("{ key: a, descriptors: [{ key: c, bucket: b }] }, { key: a, value: x, bucket: b }"),
-            "descriptors.1: a longer descriptor with this value passes",
-        ),
-        (
             "http: { rules: [{ path: /a, bucket: b }] }".to_owned(),
             "1:7 http: requests without the header x-plimsoll-tenant",
         ),
@@ -290,7 +282,6 @@ fn legal_surprise_is_warned_of_at_its_place() {
     for text in [
         domain("{ key: a, value: x, unlimited: true }"),
         domain("{ key: a, bucket: b, descriptors: [{ key: c, unlimited: true }] }"),
-        domain("{ key: a, bucket: b }, { key: a, value: x, bucket: c }"),
         "http: { tenant: { header: x-tenant }, rules: [{ path: /a, bucket: b }, { bucket: rest }] }"
             .to_owned(),
         "buckets: [a]".to_owned(),

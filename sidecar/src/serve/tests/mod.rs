@@ -2,7 +2,6 @@
 
 mod bounds;
 mod flood;
-mod tls;
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -12,7 +12,7 @@ use rcgen::{
 
 use super::certificate::{Certificate, parse_chain};
 use super::files::{CA_CERTIFICATE, CA_KEY, read_text};
-use crate::cmd::credentials::unusable;
+use crate::cmd::unusable;
 
 /// The time by which certificates are valid before they are issued, for clocks that are behind. At most a quarter of
 /// the lifetime: a longer one would make a new certificate of minutes count as one that expires soon.

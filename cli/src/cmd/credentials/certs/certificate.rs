@@ -10,7 +10,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::cmd::credentials::unusable;
+use crate::cmd::unusable;
 
 /// The last second that a time of four-digit years can name.
 const LAST_SECOND: u64 = 253_402_300_799;

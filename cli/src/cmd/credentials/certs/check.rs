@@ -10,7 +10,7 @@ use plimsoll_tls::{Certificates, Health};
 use serde::Serialize;
 
 use super::files::{CERTIFICATE, KEY};
-use crate::cmd::credentials::unusable;
+use crate::cmd::unusable;
 use crate::output::OutputArgs;
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use anyhow::Context;
 use plimsoll_host::{atomic_file, private_directory, regular_file};
 pub(super) use plimsoll_tls::{CA_FILE as CA_CERTIFICATE, CERTIFICATE_FILE as CERTIFICATE, KEY_FILE as KEY};
 
-use crate::cmd::credentials::unusable;
+use crate::cmd::unusable;
 
 /// The key of a CA. It signs, and belongs on no machine that runs a tier.
 pub(super) const CA_KEY: &str = "ca.key";

@@ -8,7 +8,7 @@ use clap::{Args, ValueHint};
 
 use super::authority::{check_trust_domain, create};
 use super::files::{CA_CERTIFICATE, CA_KEY, PUBLIC, SECRET, create_directory, write};
-use crate::cmd::credentials::unusable;
+use crate::cmd::unusable;
 use crate::output;
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -16,7 +16,7 @@ use super::certificate::{Certificate, parse_chain};
 use super::files::{
     CA_CERTIFICATE, CA_KEY, CERTIFICATE, KEY, PUBLIC, SECRET, create_directory, read_text, write,
 };
-use crate::cmd::credentials::unusable;
+use crate::cmd::unusable;
 use crate::output;
 
 /// The shortest lifetime of a certificate.

@@ -55,7 +55,8 @@ fn refusal_names_the_quota_and_a_reset_by_the_operator_ends_it() {
     assert_eq!(operations(&store.process, "take"), asked, "a refusal is remembered");
 
     let server = admin(&store.process);
-    let ended = run(&["quota", "reset", "--tenant", TENANT, "of_api", "--server", &server]);
+    let key = format!("{{{TENANT}}}:of_api");
+    let ended = run(&["quota", "reset", &key, "--server", &server]);
     assert!(ended.status.success(), "{}", text(&ended.stderr));
     until("the reset to take effect", || (status(&ask(&service, TENANT)) == "200").then_some(()));
     let served = (0..4).filter(|_| status(&ask(&service, TENANT)) == "200").count();
