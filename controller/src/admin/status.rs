@@ -257,6 +257,9 @@ impl Status {
                 traffic.add_share(share);
                 tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
+            if !protected.is_divided() {
+                tenants.values_mut().chain([&mut traffic]).for_each(|traffic| traffic.law_ratio = None);
+            }
             let mode = protected.mode(durable);
             let status = BucketStatus {
                 entry: protected.entry.clone(),

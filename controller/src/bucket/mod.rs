@@ -176,6 +176,11 @@ impl BucketState {
         }
     }
 
+    /// Returns true if there is a limit that the law divides.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.divided_limit().per_second().is_some_and(|limit| limit > Rate::ZERO)
+    }
+
     /// The mode in force: the stage of its entry, lowered by kills.
     pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
