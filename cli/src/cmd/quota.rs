@@ -111,9 +111,9 @@ impl ServerArgs {
 
     /// Reads the buckets whose keys begin with `prefix`, page by page.
     fn list(&self, prefix: &str, limit: usize) -> anyhow::Result<Buckets> {
-        let port = self.port()?;
         let mut listed = Buckets::default();
         loop {
+            let port = self.port()?;
             let page = (limit - listed.buckets.len()).min(PAGE_MAX).to_string();
             let after = listed.next.as_deref().map(|after| [("after", after)]);
             let request = port.get(LIST).query(&[("prefix", prefix), ("limit", &page)]).query(&after);
