@@ -69,12 +69,12 @@ impl BucketState {
         self.quota_repeats.on_tick(tick.since_last);
         if tick.leading && self.is_divided() {
             self.apply_law(tick, divisible, scratch);
-        } else if tick.leading {
+        } else if tick.leading && self.divided_limit().per_second().is_none() {
             self.observe(tick);
         }
     }
 
-    /// Takes the offered rates of a bucket without a limit to divide, for operators to see.
+    /// Takes the offered rates of a bucket without a limit, for operators to see.
     fn observe(&mut self, tick: &Tick<'_>) {
         let mut served = self.served(tick.aggregators);
         for Served { aggregator, rates, .. } in &mut served {

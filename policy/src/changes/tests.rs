@@ -361,7 +361,7 @@ fn new_and_removed_parts_are_shown_as_written() {
     let shown: Vec<String> = differences(&from, &to).iter().map(ToString::to_string).collect();
     let expected = [
         "~ buckets.b.limit: 100 -> 1000",
-        "~ buckets.b.mode: shadow -> enforce",
+        "+ buckets.b.mode: enforce",
         "- buckets.c.burst_s: 2",
         "- buckets.c.limit: 1",
         "+ buckets.d.coin: coherent",

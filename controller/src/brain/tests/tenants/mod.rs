@@ -66,7 +66,7 @@ fn tenant_limit_holds_even_with_capacity_to_spare() {
 
 #[test]
 fn traffic_without_a_limit_is_shown() {
-    for limit in ["unlimited", "{ learned: { percentile: 95 } }", "0"] {
+    for limit in ["unlimited", "{ learned: { percentile: 95 } }"] {
         let policy = enforced_with("").replace("limit: 1000", &format!("limit: {limit}"));
         let fleet = steady(policy_of(&policy, &tenants(WEIGHTS, 0)), &[("plain", 2000.0), ("free", 100.0)]);
         let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
