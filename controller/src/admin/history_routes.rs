@@ -4,10 +4,10 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::handler::Handler;
 use axum::http::{HeaderMap, Method, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::{Extension, Json};
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::{ErrorBody, error_response};
+use plimsoll_admin::body::ErrorBody;
 use plimsoll_core::names::Bucket;
 use plimsoll_policy::UnixSeconds;
 use plimsoll_policy::learning::{Day, Filed, Minute};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 
-use crate::admin::{Answer, Commands, internal, invalid, on_disk, streamed, unavailable};
+use crate::admin::{Answer, Commands, internal, invalid, on_disk, refused, streamed, unavailable};
 use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::history::csv::import::Import;
@@ -125,19 +125,18 @@ async fn import(
     // A form on a web page cannot send this type without a preflight request.
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if !kind.is_some_and(|kind| kind.starts_with("text/csv")) {
-        return Err(error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv"));
+        return Err(refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send it as content-type text/csv"));
     }
     let added = spawn_blocking(move || add_days(&shared, &caller, query.replace, &body)).await;
     added.map_err(internal)?.map(|imported| Json(imported).into_response())
 }
 
-fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) -> Result<Imported, Response> {
+fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) -> Answer<Imported> {
     let text = std::str::from_utf8(body).map_err(invalid)?;
     let policy = shared.brain.with(|brain, _| brain.policy().clone());
     let today = Minute::of_unix(unix_s()).day();
     let import = Import::parse(text, &policy, today).map_err(|CsvError { line, reason }| {
-        let body = ErrorBody { error: reason, line: Some(line) };
-        (StatusCode::BAD_REQUEST, Json(body)).into_response()
+        (StatusCode::BAD_REQUEST, Json(ErrorBody { error: reason, line: Some(line) }))
     })?;
     let days = import.days();
     let change = Entry {
@@ -154,7 +153,7 @@ fn add_days(shared: &RouteState, caller: &Caller, replace: bool, body: &[u8]) ->
     let recording = shared.audit.record(Actor::from(caller), change);
     let logged = Handle::current().block_on(recording).map_err(unavailable)?;
     // Saved first: nothing is learned from days that a restart would lose.
-    let full = |error: String| error_response(StatusCode::INSUFFICIENT_STORAGE, error);
+    let full = |error: String| refused(StatusCode::INSUFFICIENT_STORAGE, error);
     let saved = shared.recorder.with_store(&shared.brain, |store| store.merge(&import.minutes, replace));
     if let Err(error) = saved {
         logged.refused(&error);

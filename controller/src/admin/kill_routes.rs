@@ -110,7 +110,7 @@ async fn run_drill(
 }
 
 /// Refuses an order for a bucket that is neither known nor was ever killed.
-fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Result<(), Response> {
+fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     let Some(bucket) = bucket else { return Ok(()) };
     brain.with(|brain, _| {
         let scope = Scope::Bucket(bucket.clone());

@@ -21,7 +21,7 @@ use axum::extract::{FromRef, State};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use plimsoll_admin::access::{Caller, Routes};
-use plimsoll_admin::body::error_response;
+use plimsoll_admin::body::ErrorBody;
 use plimsoll_admin::security::Opened;
 use plimsoll_admin::server as admin_server;
 use plimsoll_core::stats::metrics::About;
@@ -67,8 +67,11 @@ impl Commands {
     }
 }
 
-/// The answer to a command, or to one that was refused.
-type Answer = Result<Response, Response>;
+/// The answer to a request, or to one that is refused.
+type Answer<T = Response> = Result<T, Refused>;
+
+/// The answer to a request that is refused.
+type Refused = (StatusCode, Json<ErrorBody>);
 
 /// Carries a command out to its end, even if the caller goes away after its line was written.
 async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> Answer {
@@ -79,10 +82,7 @@ async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> A
 ///
 /// # Errors
 /// With an answer if the disk does not answer in time.
-async fn on_disk<T: Send + 'static>(
-    what: &str,
-    f: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Response> {
+async fn on_disk<T: Send + 'static>(what: &str, f: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
     let Ok(done) = timeout(TIMEOUT, spawn_blocking(f)).await else {
         return Err(unavailable(format_args!("the disk of {what} does not answer")));
     };
@@ -104,21 +104,25 @@ fn streamed<C: Into<Bytes> + Send + Sync + 'static>(
     Body::from_stream(ReceiverStream::new(receiver))
 }
 
+fn refused(status: StatusCode, reason: impl ToString) -> Refused {
+    (status, Json(ErrorBody { error: reason.to_string(), line: None }))
+}
+
 /// The answer while a disk, or the audit log, cannot be used.
-fn unavailable(reason: impl ToString) -> Response {
-    error_response(StatusCode::SERVICE_UNAVAILABLE, reason)
+fn unavailable(reason: impl ToString) -> Refused {
+    refused(StatusCode::SERVICE_UNAVAILABLE, reason)
 }
 
-fn internal(error: impl ToString) -> Response {
-    error_response(StatusCode::INTERNAL_SERVER_ERROR, error)
+fn internal(error: impl ToString) -> Refused {
+    refused(StatusCode::INTERNAL_SERVER_ERROR, error)
 }
 
-fn invalid(reason: impl ToString) -> Response {
-    error_response(StatusCode::BAD_REQUEST, reason)
+fn invalid(reason: impl ToString) -> Refused {
+    refused(StatusCode::BAD_REQUEST, reason)
 }
 
-fn conflict(reason: impl ToString) -> Response {
-    error_response(StatusCode::CONFLICT, reason)
+fn conflict(reason: impl ToString) -> Refused {
+    refused(StatusCode::CONFLICT, reason)
 }
 
 /// Returns the descriptions of all metrics. Not part of the API.

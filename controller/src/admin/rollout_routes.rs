@@ -15,7 +15,7 @@ use plimsoll_proto::shared::Shared;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{
-    Answer, BrainState, Commands, conflict, in_effect, invalid, on_disk, to_the_end, unavailable,
+    Answer, BrainState, Commands, Refused, conflict, in_effect, invalid, on_disk, to_the_end, unavailable,
 };
 use crate::audit::{Actor, Entry};
 use crate::brain::{AckError, Brain};
@@ -189,7 +189,7 @@ async fn promote(
     to_the_end(async move {
         let force = force.as_ref();
         let planned = brain.with(|brain, now| brain.preview_promotion(now, &entry, to, force));
-        let planned = planned.map_err(|error| refused(&error))?;
+        let planned = planned.map_err(|error| not_moved(&error))?;
         let change = Entry::of_change("promote", &planned);
         let logged = audit.record(Actor::from(&caller), change).await.map_err(unavailable)?;
         // To the stage that was recorded, whatever has happened since.
@@ -200,7 +200,7 @@ async fn promote(
             }
             Err(error) => {
                 logged.refused(&error);
-                Err(refused(&error))
+                Err(not_moved(&error))
             }
         }
     })
@@ -214,7 +214,7 @@ async fn abort(
 ) -> Answer {
     let brain = &commands.brain;
     let change = brain.with(|brain, _| brain.abort(&asked.entry, asked.reason.as_ref()));
-    let change = change.map_err(|error| refused(&error))?;
+    let change = change.map_err(|error| not_moved(&error))?;
     let saved = match &change {
         None => in_effect(brain).await,
         Some(change) => commands.note(&caller, Entry::of_change("abort", change)).await,
@@ -258,7 +258,7 @@ fn done(brain: &Shared<Brain>, change: Option<Change>, saved: bool) -> Response 
     Json(Done { change, saved }).into_response()
 }
 
-fn refused(error: &RolloutError) -> Response {
+fn not_moved(error: &RolloutError) -> Refused {
     let is_unknown = matches!(error, RolloutError::Unknown { .. });
     if is_unknown { invalid(error) } else { conflict(error) }
 }

@@ -40,8 +40,11 @@ pub(super) const RESPONSES: [Metric<Source>; 2] = [
     ),
 ];
 
-/// Returns the values of each bucket and cohort, with a last label if there is one.
-fn responses(source: &Source, values: fn(&BucketResponses) -> Vec<(Option<String>, Value)>) -> Vec<Series> {
+/// Values, each with a last label if it has one.
+type Labelled = Vec<(Option<String>, Value)>;
+
+/// Returns the values of each bucket and cohort.
+fn responses(source: &Source, values: fn(&BucketResponses) -> Labelled) -> Vec<Series> {
     let Some(control) = &source.limiter.control else { return Vec::new() };
     let watched = control.subscription.with(|subscription, _| subscription.responses());
     rows(watched.iter().flat_map(|of| {
