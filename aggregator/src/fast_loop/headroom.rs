@@ -27,7 +27,7 @@ impl BucketHeadroom {
         Self {
             excess: FirstExcess::default(),
             grants: Grants::default(),
-            slack: Slack::new(),
+            slack: Slack::default(),
             depth: LearnedDepth::default(),
             room: 0.0,
             directed: None,

@@ -49,7 +49,7 @@ impl KeyRates {
             offered: 0.0,
             period: Counts::ZERO,
             room: 0.0,
-            slack: Slack::new(),
+            slack: Slack::default(),
             used: false,
             young_until,
         }

@@ -98,7 +98,10 @@ impl LimiterBuilder {
             quota_store: None,
         };
         builder
-            .set(|builder| Ok(builder.service = Some(named("service", service, Name::new)?)))
+            .set(|builder| {
+                builder.service = Some(named("service", service, Name::new)?);
+                Ok(())
+            })
             .zone("default")
     }
 
@@ -113,12 +116,18 @@ impl LimiterBuilder {
     /// Names this instance by a name that survives restarts, such as `host:port`. The default is made of the
     /// host and the process id.
     pub fn name(self, name: &str) -> Self {
-        self.set(|builder| Ok(builder.name = Some(named("name", name, Name::new)?)))
+        self.set(|builder| {
+            builder.name = Some(named("name", name, Name::new)?);
+            Ok(())
+        })
     }
 
     /// Sets the zone that this instance runs in, by default `default`.
     pub fn zone(self, zone: &str) -> Self {
-        self.set(|builder| Ok(builder.zone = Some(named("zone", zone, Zone::new)?)))
+        self.set(|builder| {
+            builder.zone = Some(named("zone", zone, Zone::new)?);
+            Ok(())
+        })
     }
 
     /// Sets the aggregator of the zone, as `https://HOST:PORT` or `http://HOST:PORT`; see
@@ -142,7 +151,8 @@ impl LimiterBuilder {
             }
             let addresses: Vec<&str> = addresses.iter().map(AsRef::as_ref).collect();
             let malformed = |address: &str| BuildError::Address { address: address.to_owned() };
-            Ok(builder.addresses = Addresses::of(&addresses).map_err(malformed)?)
+            builder.addresses = Addresses::of(&addresses).map_err(malformed)?;
+            Ok(())
         })
     }
 

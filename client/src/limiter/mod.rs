@@ -88,14 +88,12 @@ readable_debug!(BucketError);
 impl Limiter {
     /// Starts to configure a limiter for an instance of `service`, in the zone `default`, without an
     /// aggregator.
-    #[must_use]
     pub fn builder(service: &str) -> LimiterBuilder {
         LimiterBuilder::new(service)
     }
 
     /// Starts to configure a limiter for an instance of `service` by the environment of this process, under the names
     /// that [`LimiterBuilder::variables`] lists.
-    #[must_use]
     pub fn from_env(service: &str) -> LimiterBuilder {
         LimiterBuilder::new(service).variables(std::env::vars_os())
     }

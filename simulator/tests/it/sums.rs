@@ -143,7 +143,7 @@ fn grown(held: Tally, step: &Step) -> Tally {
         counts =
             Counts { offered, quota_repeated: quota_repeated.max(held.counts.quota_repeated), ..held.counts };
         let room = counts.passed() - counts.quota_dropped - counts.would_quota_dropped;
-        let column = match (step.late, step.grows[5] % 2 == 0) {
+        let column = match (step.late, step.grows[5].is_multiple_of(2)) {
             (true, true) => &mut counts.dropped,
             (true, false) => &mut counts.quota_dropped,
             (false, true) => &mut counts.would_dropped,

@@ -24,12 +24,13 @@ pub struct Slack {
     periods: TwoPeriods,
 }
 
-impl Slack {
-    /// Returns the initial slack.
-    pub fn new() -> Self {
+impl Default for Slack {
+    fn default() -> Self {
         Self { factor: parameters::SLACK_MIN, bad: 0.0, periods: TwoPeriods::new(f64::INFINITY) }
     }
+}
 
+impl Slack {
     /// Returns the current factor.
     pub const fn factor(&self) -> f64 {
         self.factor
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn slack_grows_while_a_guard_wastes_room_and_shrinks_again() {
-        let mut slack = Slack::new();
+        let mut slack = Slack::default();
         // Room for 1,000/s, half of it used although more was offered.
         let wasteful = period(500, 250, 0);
         for _ in 0..2 {
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn room_of_one_period_does_not_count_as_wasted() {
-        let mut slack = Slack::new();
+        let mut slack = Slack::default();
         let wasteful = period(500, 250, 0);
         for _ in 0..20 {
             slack.on_period(wasteful, 1_000.0);
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn in_shadow_the_slack_adapts_as_under_enforcement() {
-        let mut slack = Slack::new();
+        let mut slack = Slack::default();
         let wasteful = Counts { offered: 500, would_dropped: 250, would_guard_dropped: 250, ..Counts::ZERO };
         (0..3).for_each(|_| slack.on_period(wasteful, 1_000.0));
         assert_eq!(slack.factor(), 1.875);
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn on_off_traffic_is_judged_over_both_halves() {
-        let mut slack = Slack::new();
+        let mut slack = Slack::default();
         // One half of a second uses all of its room, and the guard cuts the rest.
         for _ in 0..20 {
             slack.on_period(period(5_000, 4_000, 0), 1_000.0);
