@@ -142,13 +142,15 @@ impl Limiter {
         loop {
             let left = request.within.saturating_sub(started.elapsed());
             let queued = if left.is_zero() || request.cost == 0 { None } else { self.key(request) };
-            let verdict = match queued {
-                Some(key) => wait(self, &key, &Request { of: RequestOf::Key(&key), ..*request }, left).await,
+            let verdict = match &queued {
+                Some(key) => wait(self, key, &Request { of: RequestOf::Key(key), ..*request }, left).await,
                 None => verdict(&self.each(request, true).await),
             };
             let Verdict::Refuse(refusal) = verdict else { return verdict };
+            let is_quota = matches!(refusal.reason(), Reason::TenantQuotaExceeded | Reason::QuotaDegraded);
             let left = request.within.saturating_sub(started.elapsed());
-            if refusal.retry_after() >= left {
+            // A queue is left at the deadline, or is full, unless a quota has refused.
+            if (queued.is_some() && !is_quota) || refusal.retry_after() >= left {
                 return verdict;
             }
             sleep_until(Instant::now() + refusal.retry_after()).await;

@@ -51,12 +51,12 @@ impl BucketHandle {
         let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
         let place = self.table.place_of(key, self.place.default_key);
         let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);
-        KeyHandle { table, place, bucket, tenant: Arc::from(&*name), _pin: pin }
+        KeyHandle { table, place, bucket, tenant: tenant.into(), _pin: pin }
     }
 }
 
 impl KeyHandle {
-    /// Returns the name of the tenant.
+    /// Returns the tenant, as it was named.
     pub(crate) fn tenant(&self) -> &str {
         &self.tenant
     }
