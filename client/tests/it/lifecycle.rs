@@ -45,6 +45,16 @@ async fn every_decision_before_a_shutdown_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dns_name_leads_to_its_aggregator() {
+    let aggregator = Aggregator::start(|service| service).await;
+    let name = format!("dns://localhost:{}", aggregator.address.port());
+    let (_limiter, feed) = Limiter::builder("shop").aggregator(&name).build_detached().unwrap();
+    let feed = feed.spawn().unwrap();
+    aggregator.applied(Epoch(1)).await;
+    feed.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn feed_whose_handle_is_dropped_goes_on() {
     let aggregator = Aggregator::start(|service| service).await;
     let (limiter, feed) = connected_to(&[&aggregator]);

@@ -3,6 +3,10 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use plimsoll_sidecar::{Listeners, Sidecar};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UnixStream};
@@ -15,6 +19,7 @@ use crate::start::parsed;
 const NOW: [&str; 2] = ["--ready-within", "0s"];
 
 struct Running {
+    rls: SocketAddr,
     http: SocketAddr,
     admin: SocketAddr,
     shutdown: CancellationToken,
@@ -33,11 +38,12 @@ async fn start(name: &str, sockets: &Path, more: &[&str]) -> Running {
     };
     let admin = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listeners = Listeners { rls: bound(), http: bound(), admin };
+    let rls = listeners.rls.local_addr().unwrap();
     let http = listeners.http.local_addr().unwrap();
     let admin = listeners.admin.local_addr().unwrap();
     let shutdown = CancellationToken::new();
     let served = tokio::spawn(sidecar.serve(listeners, shutdown.clone()));
-    Running { http, admin, shutdown, served }
+    Running { rls, http, admin, shutdown, served }
 }
 
 impl Running {
@@ -122,6 +128,34 @@ async fn every_port_answers_and_the_counts_are_shown() {
     running.served.await.unwrap().unwrap();
     assert!(TcpStream::connect(running.http).await.is_err());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "the socket files are removed");
+}
+
+#[tokio::test]
+async fn health_is_checked_and_watched() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = start("health", directory.path(), &NOW).await.opened().await;
+    let stream = TokioIo::new(TcpStream::connect(running.rls).await.unwrap());
+    let (mut client, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut call = async |method: &str| {
+        let request = http::Request::post(format!("http://localhost/grpc.health.v1.Health/{method}"));
+        let request = request.header("content-type", "application/grpc");
+        let answer = client.send_request(request.body(Full::new(Bytes::from_static(&[0; 5]))).unwrap());
+        answer.await.unwrap().into_body()
+    };
+    let serving = Bytes::from_static(&[0, 0, 0, 0, 2, 8, 1]);
+    let checked = call("Check").await.collect().await.unwrap();
+    assert_eq!(checked.trailers().unwrap()["grpc-status"], "0");
+    assert_eq!(checked.to_bytes(), serving);
+    let mut watched = call("Watch").await;
+    assert_eq!(watched.frame().await.unwrap().unwrap().into_data().unwrap(), serving);
+    assert!(watched.frame().now_or_never().is_none(), "the stream stays open");
+    running.shutdown.cancel();
+    let end = watched.frame().await.unwrap().unwrap().into_trailers().unwrap();
+    assert_eq!(end["grpc-status"], "14");
+    drop(client);
+    running.served.await.unwrap().unwrap();
 }
 
 #[tokio::test]
