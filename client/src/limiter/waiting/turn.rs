@@ -13,8 +13,8 @@ use super::queues::{Queues, Ticket, Turn as Next};
 use crate::hot::rng::DrawSource;
 use crate::hot::thread_counters::Outcome;
 use crate::limiter::handles::thread_ctx;
-use crate::limiter::layered::{Asking, Step};
-use crate::limiter::{KeyHandle, Limiter, Request};
+use crate::limiter::layered::Step;
+use crate::limiter::{Decided, KeyHandle, Limiter, Request};
 
 /// A place in a queue, which is given up when this is dropped.
 struct Place<'a> {
@@ -40,14 +40,14 @@ pub(in crate::limiter) async fn wait(
     let mut place = Place { waiting, ticket, has_waited: false };
     loop {
         let now = waiting.now();
-        let mut asking = None;
-        let next = step(&mut waiting.queues(), now, &place.ticket, limiter, key, request, &mut asking);
+        let mut by_quotas = None;
+        let next = step(&mut waiting.queues(), now, &place.ticket, limiter, key, request, &mut by_quotas);
         let then = match next {
             Next::Decided(verdict) => {
                 place.end(verdict);
                 drop(place);
-                return match asking {
-                    Some(asking) => asking.await.verdict,
+                return match by_quotas {
+                    Some(step) => step.ended().await.verdict,
                     None => verdict,
                 };
             }
@@ -81,12 +81,13 @@ fn step(
     limiter: &Limiter,
     key: &KeyHandle,
     request: &Request<'_>,
-    asking: &mut Option<Asking>,
+    by_quotas: &mut Option<Step>,
 ) -> Next {
     let decide = || match limiter.begin(request, true) {
-        Step::Decided(decided) => decided.verdict,
-        Step::Asking(question) => {
-            *asking = Some(question);
+        Step::Decided(Decided { verdict, quota: None, .. }) => verdict,
+        // Its quotas decide, apart from the queue.
+        step => {
+            *by_quotas = Some(step);
             Verdict::Admit
         }
     };
