@@ -83,9 +83,9 @@ fn imported_history_sets_the_limit_is_exported_and_survives_a_restart() {
 
     assert_eq!(text(&history(&first, &["export"]).stdout), csv);
     let from = csv.lines().nth(360).unwrap().split(',').next().unwrap();
-    let some = history(&first, &["export", "--from", from, "--buckets", "api/a", "--output", "json"]);
-    let row: Value = serde_json::from_slice(&some.stdout).unwrap();
-    assert_eq!((row["offered_rps"].as_f64(), row["clean"].as_bool()), (Some(110.0), Some(true)));
+    let some = text(&history(&first, &["export", "--from", from, "--buckets", "api/a"]).stdout);
+    let row = some.lines().nth(1).unwrap();
+    assert!(some.lines().count() == 2 && row.ends_with(",api/a,110.000,true"), "{some}");
     assert!(text(&history(&first, &["export", "--buckets", "other"]).stdout).lines().count() == 1);
 
     // A pattern's bucket has a limit only after its first request, so the policy names the bucket here.

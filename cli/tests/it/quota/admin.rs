@@ -165,7 +165,7 @@ fn mistakes_of_operators_are_named_with_their_remedies() {
         (&["reset", "nobody"], 1, "no bucket of `nobody` is known"),
         (&["get", "a\\n"], 2, "begins neither"),
         (&["get"], 2, "<KEY>"),
-        (&["reset"], 2, "--prefix"),
+        (&["reset"], 2, "<KEY>"),
         (&["list", "--limit", "0"], 2, "--limit"),
     ] {
         let (actual, text) = scene.quota("operator", args);
