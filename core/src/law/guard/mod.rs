@@ -38,8 +38,8 @@ pub struct Guard {
 impl Guard {
     /// Returns the part of a client that offers `own`, `None` before its first interval is over: `g =
     /// G*((1-eta)*min(1, o/O) + eta/n)`, or `G*eta/n` while `o` is unknown; `o/O` counts as `1/n` where
-    /// nothing is offered. The depth is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (`depth_time`,
-    /// `depth_noise` and `depth_requests` of [`Parameters`]): a fixed time at the rate, the chance
+    /// nothing is offered. The depth is `0.05 s*g + 2*sqrt(0.2 s*g) + 3` requests (`DEPTH_TIME`,
+    /// `DEPTH_NOISE` and `DEPTH_REQUESTS` of [`parameters`]): a fixed time at the rate, the chance
     /// fluctuation, and a few requests for a client with a tiny part.
     pub fn part_of(zone: &ZoneGuard, own: Option<Rate>) -> Self {
         let offered = zone.offered.unwrap_or(Rate::ZERO);
