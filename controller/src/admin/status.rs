@@ -232,6 +232,9 @@ impl Status {
                 traffic.add_share(share);
                 tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
+            if protected.divided_limit().per_second().is_none() {
+                tenants.values_mut().chain([&mut traffic]).for_each(|traffic| traffic.law_ratio = None);
+            }
             let mode = protected.mode(durable);
             let status = BucketStatus {
                 entry: protected.entry.clone(),

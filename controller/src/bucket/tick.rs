@@ -69,6 +69,25 @@ impl BucketState {
         self.quota_repeats.on_tick(tick.since_last);
         if tick.leading && self.divided_limit().per_second().is_some_and(|limit| limit > Rate::ZERO) {
             self.apply_law(tick, divisible, scratch);
+        } else if tick.leading && self.divided_limit().per_second().is_none() {
+            self.observe(tick);
+        }
+    }
+
+    /// Takes the offered rates of a bucket without a limit, for operators to see.
+    fn observe(&mut self, tick: &Tick<'_>) {
+        let mut served = self.served(tick.aggregators);
+        for Served { aggregator, rates, .. } in &mut served {
+            self.tenants.gather(|key| aggregator.rate(key), rates);
+        }
+        self.shares.clear();
+        self.shares.resize(self.tenants.len(), Share::default());
+        self.sum_offered(&served);
+    }
+
+    fn sum_offered(&mut self, served: &[Served<'_>]) {
+        for (at, share) in self.shares.iter_mut().enumerate() {
+            share.offered = served.iter().map(|served| served.presence * served.rates[at]).sum();
         }
     }
 
@@ -89,9 +108,7 @@ impl BucketState {
             }
         }
         self.shares.resize(self.tenants.len(), Share::default());
-        for (at, share) in self.shares.iter_mut().enumerate() {
-            share.offered = served.iter().map(|served| served.presence * served.rates[at]).sum();
-        }
+        self.sum_offered(&served);
         self.silent = self.silent_shares(&served);
         self.settle_balance(tick, divisible, presences, &served, scratch);
         self.evaluate_candidate(tick, presences, &served, scratch);

@@ -24,7 +24,7 @@ pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// The longest time until a client has read its replies.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 /// The interval at which a connection is looked at: a client that does not authenticate, or begins a command without
-/// finishing it, has between one and two of them.
+/// finishing it, has between one and two of them, and one more if it was answered since the look before.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// The looks without a command after which a connection is closed, as dead peers leave it behind: two hours.
 const IDLE_LOOKS_MAX: u32 = 720;

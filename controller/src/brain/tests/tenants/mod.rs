@@ -93,6 +93,17 @@ fn tenant_limit_holds_even_with_capacity_to_spare() {
     }
 }
 
+#[test]
+fn traffic_without_a_limit_is_shown() {
+    for limit in ["unlimited", "{ learned: { percentile: 95 } }"] {
+        let policy = enforced_with("").replace("limit: 1000", &format!("limit: {limit}"));
+        let fleet = steady(policy_of(&policy, &tenants(WEIGHTS, 0)), &[("plain", 2000.0), ("free", 100.0)]);
+        let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
+        let bucket = &status.buckets[&bucket()];
+        check_near(bucket.traffic.offered_rps, 2_100.0, 100.0);
+    }
+}
+
 /// The demand of the established names of a zone, each of one rate.
 fn tail(names: u32, rate: f64) -> Tail {
     let mut bins = vec![0.0; Bin::COUNT];
