@@ -35,7 +35,7 @@ const TARGETS: [(&str, &str); 62] = [
     ("/%2Fcheckout", "/checkout"),
     ("/checkout%2f", "/checkout/"),
     ("/checkout%20", "/unknown"),
-    ("/checkout%00", "/unknown"),
+    ("/checkout%00", "/checkout"),
     ("/checkout%3f", "/unknown"),
     ("/checkout%", "/unknown"),
     ("/checkout%6", "/unknown"),

@@ -257,7 +257,7 @@ impl Status {
                 traffic.add_share(share);
                 tenants.entry(class(brain, tenant)).or_default().add_share(share);
             }
-            if !protected.is_divided() {
+            if protected.divided_limit().per_second().is_none() {
                 tenants.values_mut().chain([&mut traffic]).for_each(|traffic| traffic.law_ratio = None);
             }
             let mode = protected.mode(durable);
