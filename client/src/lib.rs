@@ -47,7 +47,6 @@ mod hot;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod internals;
-mod interner;
 mod limiter;
 mod metrics;
 #[cfg(feature = "middleware")]

@@ -5,6 +5,7 @@ pub(crate) mod decision;
 pub(crate) mod directive_word;
 pub(crate) mod guard_pool;
 pub(crate) mod guards;
+pub(crate) mod interner;
 #[cfg(test)]
 #[cfg(feature = "loom")]
 mod loom;

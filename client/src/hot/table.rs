@@ -10,12 +10,12 @@ use plimsoll_core::names::{DEFAULT_TENANT, Encoded, InvalidName, check_name};
 use crate::hot::decision::COST_MAX;
 use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
+use crate::hot::interner::{Interner, Lookup};
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 #[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Passes;
 use crate::hot::thread_counters::ThreadCounters;
-use crate::interner::{Interner, Lookup};
 use crate::limiter::{BUCKETS_MAX_DEFAULT, Layered, Limits, Peek, QuotaDefinitions, Waiting};
 use crate::responses::Responses;
 use crate::setup::{SetupProblem, SetupProblems};

@@ -15,7 +15,7 @@ use super::request::{Request, RequestOf};
 use super::waiting::wait;
 use super::{KeyHandle, Limiter};
 use crate::hot::decision::Part;
-use crate::hot::table::{BucketPlace, Target};
+use crate::hot::table::Target;
 
 /// A preview of the decision about a request: counts nothing and takes no token. Of a request of several keys it shows the
 /// strictest of each; of an unknown bucket it is the default.
@@ -76,7 +76,7 @@ impl Limiter {
     #[inline]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
         if self.table.quotas.any() {
-            return self.check_quotas(request);
+            return self.check_quotas(*request);
         }
         match request.several() {
             None => match self.target(request) {
@@ -161,7 +161,9 @@ impl Limiter {
     #[must_use]
     pub fn peek(&self, request: &Request<'_>) -> Peek {
         match request.several() {
-            None => self.known_target(request).map_or_else(Peek::default, |target| self.table.peek(target)),
+            None => self
+                .known_target(request.of, request.tenant)
+                .map_or_else(Peek::default, |target| self.table.peek(target)),
             Some(requests) => {
                 requests.iter().map(|request| self.peek(request)).fold(Peek::default(), |one, other| Peek {
                     ratio: one.ratio.max(other.ratio),
@@ -188,9 +190,9 @@ impl Limiter {
     }
 
     #[inline(never)]
-    fn check_quotas(&self, request: &Request<'_>) -> Verdict {
+    fn check_quotas(&self, request: Request<'_>) -> Verdict {
         // It does not wait, so it is ready with the first poll.
-        self.each(request, false).now_or_never().map_or(Verdict::Admit, |each| verdict(&each))
+        self.each(&request, false).now_or_never().map_or(Verdict::Admit, |each| verdict(&each))
     }
 
     #[inline(never)]
@@ -218,23 +220,19 @@ impl Limiter {
                 Some(self.table.target(bucket.place, request.tenant))
             }
             RequestOf::Name(name) if request.cost > 0 => self.table.target_by_names(name, request.tenant),
-            _ => self.known_target(request),
+            of => self.known_target(of, request.tenant),
         }
     }
 
     #[cold]
-    fn known_target(&self, request: &Request<'_>) -> Option<Target> {
-        if let RequestOf::Key(key) = request.of {
-            return Some(key.target());
-        }
-        Some(self.table.known_target(self.known_place(request)?, request.tenant))
-    }
-
-    fn known_place(&self, request: &Request<'_>) -> Option<BucketPlace> {
-        match request.of {
-            RequestOf::Bucket(bucket) => Some(bucket.place),
-            _ => self.table.known_bucket(request.bucket()),
-        }
+    fn known_target(&self, of: RequestOf<'_>, tenant: &str) -> Option<Target> {
+        let place = match of {
+            RequestOf::Key(key) => return Some(key.target()),
+            RequestOf::Bucket(bucket) => bucket.place,
+            RequestOf::Name(name) => self.table.known_bucket(name)?,
+            RequestOf::All(_) => return None,
+        };
+        Some(self.table.known_target(place, tenant))
     }
 
     /// Returns a request of one key with its target, and the bucket that it counts for.

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::hot::decision::DecideCtx;
+use crate::hot::interner::pin::Pin;
 #[cfg(not(feature = "testing"))]
 use crate::hot::rng::ThreadRng;
 use crate::hot::table::{BucketPlace, KeyPlace, Table, Target};
-use crate::interner::pin::Pin;
 use crate::limiter::layered::name_of;
 
 /// A bucket of a limiter, declared and resolved once: the fastest way to name it in a [`Request`](crate::Request).

@@ -72,6 +72,7 @@ impl<'a> Request<'a> {
 
     /// Makes a request that counts for several keys, each with its own cost, such as one by workspace and one by user. The
     /// strictest decides by one draw. A refused request takes no token of any.
+    #[inline]
     pub fn all(requests: &'a [Request<'a>]) -> Self {
         Self::of(RequestOf::All(requests), "")
     }

@@ -35,8 +35,8 @@ use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
+use crate::hot::interner::key_registry::KeyRegistry;
 use crate::hot::table::Table;
-use crate::interner::key_registry::KeyRegistry;
 use crate::setup::SetupProblem;
 use crate::subscription::assignment::{Assignment, Change};
 

@@ -6,7 +6,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Counts, Handover};
 
 use super::{ONLY, Subscription};
-use crate::interner::key_registry::Change;
+use crate::hot::interner::key_registry::Change;
 
 impl Subscription {
     /// Takes over the names that the request path entered since the last call.

@@ -1,6 +1,7 @@
 //! The admin port of the controller: status, metrics, and the routes that operators' commands call.
 
 pub mod aggregator_routes;
+mod aggregator_status;
 mod audit_routes;
 mod history_routes;
 mod kill_routes;

@@ -148,7 +148,7 @@ fn id_is_not_released_before_its_counts_are_settled() {
 fn pinned_and_active_keys_are_not_evicted() {
     let mut known = Known::new(8);
     known.request("active", 1);
-    let pin = crate::interner::pin::Pin::new(&known.table, known.bucket.bucket, "pinned").unwrap();
+    let pin = crate::hot::interner::pin::Pin::new(&known.table, known.bucket.bucket, "pinned").unwrap();
     let again = pin.clone();
     known.request("idle", 1);
     let inserted = [1, 2, 3].map(Change::Inserted);

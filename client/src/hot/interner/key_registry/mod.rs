@@ -9,9 +9,9 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
 use crate::hot::directive_word::DirectiveWord;
+use crate::hot::interner::eviction::{Candidate, Eviction};
+use crate::hot::interner::log::{Event, Log};
 use crate::hot::table::{KeyPlace, Table};
-use crate::interner::eviction::{Candidate, Eviction};
-use crate::interner::log::{Event, Log};
 
 /// The interval of the search for idle keys.
 const SWEEP: Duration = Duration::from_secs(1);

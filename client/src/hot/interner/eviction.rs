@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-use crate::interner::Capacity;
-use crate::interner::frequency::WaitingNames;
+use crate::hot::interner::Capacity;
+use crate::hot::interner::frequency::WaitingNames;
 
 /// The time without requests after which a key is evicted.
 const IDLE: Duration = Duration::from_secs(60);

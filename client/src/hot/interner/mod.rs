@@ -32,8 +32,8 @@ use foldhash::fast::FoldHasher;
 use plimsoll_core::names::{NAME_BYTES_MAX, check_name, check_tenant};
 
 use crate::hot::directive_word::{DirectiveWord, IDS_MAX, KeyWord};
+use crate::hot::interner::frequency::{Sketch, WaitingNames};
 use crate::hot::sync::{AtomicU32, Mutex, MutexGuard, Ordering, zeroed};
-use crate::interner::frequency::{Sketch, WaitingNames};
 
 use ids::{Ids, State};
 use log::Log;
