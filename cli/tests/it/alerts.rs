@@ -258,8 +258,9 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     fs::rename(&away, &state).unwrap();
     alerts.until_resolved(&["PlimsollStateNotSaved"]);
 
-    // Two instances of one name share its places, and ask for more buckets than those. What found no room is shown
-    // for longer than a test waits.
+    // Two instances ask for more buckets of a pattern than one aggregator gets. What found no room is shown for longer
+    // than a test waits.
+    fleet.save_policy(&policy(LIMIT, "shadow", false).replace("rollout:", "  b*: { limit: 100 }\nrollout:"));
     let crowd = [0, 1].map(|instance| {
         let buckets: Vec<String> = (0..600).map(|bucket| format!("b{instance}-{bucket}")).collect();
         let flags = ["service", "--zone", "zone-a", "--name", "twin", "--aggregator", &lower, "--buckets"];

@@ -73,7 +73,7 @@ impl Limiter {
     /// assert_eq!(handler("acme"), Ok("paid"));
     /// # Ok(()) }
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, request: &Request<'_>) -> Verdict {
         if self.table.quotas.any() {
             return self.check_quotas(*request);
@@ -197,18 +197,28 @@ impl Limiter {
 
     #[inline(never)]
     fn check_several(&self, requests: &[Request<'_>], trace: Option<TraceId>) -> Verdict {
-        if let [request] = requests {
-            return self.check(&request.trace(request.trace.or(trace)));
+        match requests {
+            [request] => self.check(&request.trace(request.trace.or(trace))),
+            // The most frequent number, without a list.
+            [one, other] if let (Some(one), Some(other)) = (self.part(one), self.part(other)) => {
+                self.table.decide_parts(&mut [one, other], trace, thread_ctx(&self.table)).0
+            }
+            _ => {
+                let mut parts: Each<Part> =
+                    requests.iter().filter_map(|request| self.part(request)).collect();
+                self.table.decide_parts(&mut parts, trace, thread_ctx(&self.table)).0
+            }
         }
-        let parts =
-            requests.iter().filter_map(|request| Some(Part::new(self.target(request)?, request.cost)));
-        let mut parts: Each<Part> = parts.collect();
-        self.table.decide_parts(&mut parts, trace, thread_ctx(&self.table)).0
+    }
+
+    #[inline(always)]
+    fn part(&self, request: &Request<'_>) -> Option<Part> {
+        Some(Part::new(self.target(request)?, request.cost))
     }
 
     /// Returns the target of a request of one key; `None` for a bucket without room. A request without a cost takes no
     /// room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn target(&self, request: &Request<'_>) -> Option<Target> {
         match request.of {
             RequestOf::Key(key) => Some(key.target()),

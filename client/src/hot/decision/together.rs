@@ -38,7 +38,7 @@ impl Table {
     /// Decides for a request that is subject to several keys: by one draw, which the strictest key decides.
     /// The request is counted for all keys. A refused request takes no token. The draw is the trace's, if
     /// there is a trace and any of the coins is coherent. Also returns the jitter of the waits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide_parts(
         &self,
         parts: &mut [Part],
