@@ -37,8 +37,11 @@
 //! The features `prometheus`, a collector, `middleware`, a tower layer, and `tls`, mutual TLS, are on by
 //! default. With `quota` a limiter can ask a store of exact quotas.
 
-// The middleware is the only user of some state.
-#![cfg_attr(not(feature = "middleware"), allow(dead_code))]
+// The middleware and the internals are the only users of some items.
+#![cfg_attr(
+    not(all(feature = "middleware", feature = "internals")),
+    allow(dead_code, unreachable_pub, unused_imports)
+)]
 
 mod builder;
 mod feed;

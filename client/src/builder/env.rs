@@ -33,7 +33,10 @@ const OWN: [(&str, Apply); 13] = [
         #[cfg(feature = "tls")]
         return builder.certificates(value);
         #[cfg(not(feature = "tls"))]
-        builder.without("TLS", "tls")
+        {
+            let _ = value;
+            builder.without("TLS", "tls")
+        }
     }),
     ("PLIMSOLL_COLD_RPS", |builder, value| builder.parse(text(value), cold)),
     ("PLIMSOLL_DIRECTIVES", |builder, value| builder.directive_cache(value)),
