@@ -6,8 +6,10 @@ use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use plimsoll_client::Limiter;
 use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::extra_gates::HelpDesk;
 use crate::fleet::{Fleet, policy};
@@ -258,16 +260,14 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     fs::rename(&away, &state).unwrap();
     alerts.until_resolved(&["PlimsollStateNotSaved"]);
 
-    // Two instances ask for more buckets of a pattern than one aggregator gets. What found no room is shown for longer
-    // than a test waits.
-    fleet.save_policy(&policy(LIMIT, "shadow", false).replace("rollout:", "  b*: { limit: 100 }\nrollout:"));
-    let crowd = [0, 1].map(|instance| {
-        let buckets: Vec<String> = (0..600).map(|bucket| format!("b{instance}-{bucket}")).collect();
-        let flags = ["service", "--zone", "zone-a", "--name", "twin", "--aggregator", &lower, "--buckets"];
-        Process::start(&[&flags[..], &[&buckets.join(",")], &free].concat())
-    });
+    // A client asks for more buckets than one has room for. What found none is shown for longer than a test waits.
+    let runtime = Runtime::new().unwrap();
+    let in_runtime = runtime.enter();
+    let crowd = Limiter::builder("crowd").zone("zone-a").aggregator(&lower).buckets_max(2_000);
+    let (crowd, _feed) = crowd.build().unwrap();
+    let buckets: Vec<_> = (0..1_100).map(|bucket| crowd.bucket(&format!("b{bucket}")).unwrap()).collect();
     alerts.until_firing(&["PlimsollBucketUnprotected"]);
-    drop(crowd);
+    drop((buckets, in_runtime));
 
     let of_a_lost_aggregator = [
         "PlimsollAggregatorLost",
