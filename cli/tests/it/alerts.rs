@@ -1,5 +1,5 @@
-//! The alerts that are shipped, evaluated by a real Prometheus server on real fleets: each fires on its fault and
-//! is resolved when the fault is over.
+//! The shipped alerts, evaluated by a real Prometheus server on real fleets: each fires on its
+//! fault and is resolved when the fault is over.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::turns::{IDLE, turn};
 const LIMIT: u32 = 300;
 const OFFERED: u32 = 900;
 
-/// The rules as they are shipped, but for the waits before an alert fires: those are 1 s.
+/// Returns the shipped rules with waits of 1 s before an alert fires.
 fn rules() -> String {
     let shipped = fs::read_to_string(root().join("charts/plimsoll/alerts.yaml")).unwrap();
     let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
@@ -31,13 +31,12 @@ fn rules() -> String {
     shipped.lines().map(|text| line(text) + "\n").collect()
 }
 
-/// The names of all alerts that are shipped.
 fn shipped() -> BTreeSet<String> {
     let rules = rules();
     rules.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).map(str::to_owned).collect()
 }
 
-/// The alerts of trust, which fire in tests of their own.
+/// Alerts of trust, which fire in separate tests.
 pub(crate) const OF_TRUST: [&str; 6] = [
     "PlimsollCertificateExpiring",
     "PlimsollCertificateUntrusted",
@@ -47,16 +46,15 @@ pub(crate) const OF_TRUST: [&str; 6] = [
     "PlimsollAuditFailing",
 ];
 
-/// The alerts of exact quotas, likewise.
+/// Alerts of exact quotas, which fire in separate tests.
 pub(crate) const OF_QUOTAS: [&str; 2] = ["PlimsollQuotaStoreFailing", "PlimsollQuotaDegraded"];
 
-/// The alert of a sidecar.
 pub(crate) const SIDECAR_LATE: &str = "PlimsollSidecarLate";
 
-/// The alert of a fault that no sound fleet has.
+/// Alert of a fault that no sound fleet has.
 const UNDERADMITTING: &str = "PlimsollUnderadmitting";
 
-/// A server that scrapes processes and evaluates the rules.
+/// Server that scrapes processes and evaluates the rules.
 pub(crate) struct Alerts {
     server: RealPrometheus,
     address: SocketAddr,
@@ -99,7 +97,6 @@ impl Alerts {
         });
     }
 
-    /// The names of the alerts that fire.
     pub(crate) fn firing(&self) -> Option<BTreeSet<String>> {
         let answer = self.get("/api/v1/alerts")?;
         let alerts = answer["data"]["alerts"].as_array()?.clone();
@@ -117,7 +114,7 @@ impl Alerts {
         self.fired.extend(last);
     }
 
-    /// Waits until none of these fires any more.
+    /// Waits until none of these fires anymore.
     pub(crate) fn until_resolved(&self, over: &[&str]) {
         until(&format!("{over:?} to be resolved"), || {
             let firing = self.firing()?;
@@ -146,7 +143,7 @@ fn alerts_of_a_lost_aggregator_fire_until_it_is_back() {
         let released = fleet.controller_metric("plimsoll_bucket_released", "");
         beyond > 0.1 * f64::from(LIMIT) && (released / beyond - 1.0).abs() < 0.5
     });
-    // It stays so until something is done about it.
+    // It stays so until an operator acts.
     alerts.until_firing(&["PlimsollAggregatorLost", "PlimsollShareReleased", "PlimsollAdmittedAboveLimit"]);
 
     fleet.restart_aggregator(0);
@@ -184,7 +181,7 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     command(&["kill", "on", "--reason", "a test"]);
     command(&["kill", "off"]);
     alerts.until_firing(&["PlimsollModeDiffersFromFile"]);
-    // A state of an earlier epoch, which does not know the kill.
+    // A state of an earlier epoch, without the kill.
     fleet.controller.kill_9();
     fleet.restart_controller();
     until("the next epoch to begin", || fleet.status().filter(|status| status["leading"] == true));
@@ -242,14 +239,14 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
 
     let aggregator = &fleet.zones[0].aggregator;
     aggregator.limit(Resource::Nofile, Some(aggregator.descriptors()));
-    // The server scrapes the pages over the connection that it has.
+    // The server scrapes the pages over its open connection.
     let waiting = TcpStream::connect(aggregator.address("listen")).unwrap();
     alerts.until_firing(&["PlimsollConnectionsNotAccepted"]);
     aggregator.limit(Resource::Nofile, getrlimit(Resource::Nofile).maximum);
     alerts.until_resolved(&["PlimsollConnectionsNotAccepted"]);
     drop(waiting);
 
-    // A file is in the place of the directory of the state.
+    // A file replaces the directory of the state.
     let away = state.with_extension("away");
     fs::rename(&state, &away).unwrap();
     fs::write(&state, "").unwrap();
@@ -260,7 +257,8 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     fs::rename(&away, &state).unwrap();
     alerts.until_resolved(&["PlimsollStateNotSaved"]);
 
-    // A client asks for more buckets than one has room for. What found none is shown for longer than a test waits.
+    // A client requests more buckets than there is room for. Buckets without room are shown for
+    // longer than a test waits.
     let runtime = Runtime::new().unwrap();
     let in_runtime = runtime.enter();
     let crowd = Limiter::builder("crowd").zone("zone-a").aggregator(&lower).buckets_max(2_000);
@@ -286,7 +284,8 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     alerts.server.stop();
 }
 
-/// Runs a second controller, which leads, on a copy of the state of the first, and a service in both halves.
+/// Runs a second controller, which leads, on a copy of the state of the first, and a service in
+/// both halves.
 fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
     let instance = |controller: &Process| {
         let (_, status) = http(controller.address("admin"), "GET", "/status", &[]).unwrap();

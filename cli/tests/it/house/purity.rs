@@ -1,9 +1,9 @@
-//! Purity: state machines take the time and random draws as arguments, and never read a clock or a source of
-//! entropy.
+//! Purity: state machines take the time and random draws as arguments, and never read a clock or a
+//! source of entropy.
 
 use super::source::{SourceFile, source_files};
 
-/// The pure files and folders below the `src` of each crate. An empty list stands for the whole crate.
+/// Pure files and folders below the `src` of each crate. An empty list means the whole crate.
 const PURE: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("policy", &[]),
@@ -87,7 +87,7 @@ const PURE: [(&str, &[&str]); 9] = [
         ],
     ),
 ];
-/// The ways to read a clock or a source of entropy.
+/// Ways to read a clock or a source of entropy.
 const AMBIENT: [&str; 5] = ["Instant::now", "SystemTime", "getrandom", "rand::rng(", "thread_rng"];
 
 #[test]
