@@ -6,7 +6,6 @@ mod handles;
 #[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(dead_code))]
 pub(crate) mod layered;
 mod limits;
-mod observed;
 #[cfg(feature = "quota")]
 pub(crate) mod quota;
 mod quotas;
@@ -21,7 +20,6 @@ pub use handles::{BucketHandle, KeyHandle};
 pub(crate) use layered::Layered;
 pub use layered::QuotaLeft;
 pub(crate) use limits::Limits;
-pub use observed::ObservedResponse;
 pub(crate) use quotas::QuotaDefinitions;
 pub use ready::BeforePolicy;
 pub use request::{BucketRef, Request};

@@ -6,6 +6,7 @@ mod cohort;
 mod events;
 mod grpc;
 mod key_sides;
+mod observed;
 mod recorder;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod tests;
 pub(crate) use cohort::Cohort;
 #[cfg(feature = "middleware")]
 pub(crate) use grpc::GRPC_UNKNOWN;
+pub use observed::ObservedResponse;
 pub(crate) use recorder::Recorder;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

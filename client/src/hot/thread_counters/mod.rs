@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use plimsoll_core::report::Counts;
 use quotas::QuotaCounters;
 
-
 /// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
 /// thread's first decision allocates nothing. The fields that a decision reads come first, in one cache
 /// line.
