@@ -10,8 +10,8 @@ use super::goodput::Curves;
 use super::{Args, root};
 
 const MISSED: &str = "**missed**";
-/// Head of the first section that is not measured by one run.
-const COMPARISONS: &str = "\n## Before and after";
+/// Head of the section that is not measured by a run of processes.
+const SIMULATED: &str = "\n## Any number of tenants, simulated";
 
 /// Parts with a separate section, and the section's text, which begins with its head.
 pub(super) const TENANTS: &str = "tenants";
@@ -88,10 +88,10 @@ impl Report {
         self.goodput = Some(curves);
     }
 
-    /// Writes the document, and keeps the sections at its end that compare revisions.
+    /// Writes the document, and keeps its last section, which the simulator measured.
     pub(crate) fn write(&self) {
         self.rewrite(|before| {
-            let kept = before.find(COMPARISONS).map_or("", |at| &before[at..]);
+            let kept = before.find(SIMULATED).map_or("", |at| &before[at..]);
             self.document() + kept
         });
     }
