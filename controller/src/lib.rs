@@ -153,7 +153,9 @@ pub struct Controller {
 /// # Errors
 /// When it cannot start, or one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
-    let (listen, admin) = (args.listen, args.admin);
+    // A start that fails leaves no state, which the next one would take for that of the fleet.
+    let grpc = transport::bind("--listen", args.listen)?;
+    let admin = transport::bind("--admin", args.admin)?;
     // A disk that hangs must not keep the process from ending.
     let mut opening = spawn_blocking(move || Controller::open(&args));
     let controller = tokio::select! {
@@ -167,10 +169,8 @@ pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
             }
         }
     };
-    let listeners = Listeners {
-        grpc: transport::listen("--listen", listen).await?,
-        admin: transport::listen("--admin", admin).await?,
-    };
+    let listeners =
+        Listeners { grpc: transport::open("--listen", grpc)?, admin: transport::open("--admin", admin)? };
     let (listen, admin) = (listeners.grpc.local_addr()?, listeners.admin.local_addr()?);
     tracing::info!(%listen, %admin, "controller serves");
     controller.serve(listeners, shutdown).await

@@ -1,6 +1,7 @@
 //! A controller that has lost its state, or has an older one, on real processes.
 
 use std::fs;
+use std::net::TcpListener;
 
 use serde_json::Value;
 
@@ -77,4 +78,27 @@ fn mode_everywhere(fleet: &Fleet, mode: &str) -> Option<()> {
     let is_there =
         |zone| crate::process::http_get(zone, "/status").1.contains(&format!("\"mode\":\"{mode}\""));
     fleet.zones.iter().all(|zone| is_there(zone.aggregator.address("admin"))).then_some(())
+}
+
+#[test]
+fn start_that_fails_leaves_no_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    fs::write(path("policy.yaml"), policy(100, "enforce", false)).unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = taken.local_addr().unwrap().to_string();
+    let (file, state) = (path("policy.yaml"), path("state"));
+    let ended = run(&[
+        "controller",
+        "--policy",
+        &file,
+        "--state-dir",
+        &state,
+        "--listen",
+        "127.0.0.1:0",
+        "--admin",
+        &admin,
+    ]);
+    assert!(text(&ended.stderr).contains("--admin"), "{}", text(&ended.stderr));
+    assert!(!fs::exists(&state).unwrap());
 }

@@ -61,6 +61,10 @@ pub struct DurableState {
     /// Why the state is not the one that the fleet knew, until an operator acknowledges it.
     #[serde(default)]
     pub loss: Option<String>,
+    /// The controllers since a start without a state, until aggregators have had the time to show the stages of the lost
+    /// one. A start before that asks them again.
+    #[serde(default)]
+    pub recovering: Vec<String>,
     /// The stage of each entry of the policy, a bucket or a pattern.
     pub stages: BTreeMap<String, Stage>,
     /// The latest changes of stages, oldest first.

@@ -16,6 +16,9 @@ use crate::brain::Brain;
 /// The time after a start without a state in which aggregators are believed: long enough for all to reconnect.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 
+/// Maximum number of starts of one recovery whose directives are told from those of an earlier controller.
+pub(crate) const RECOVERING_MAX: usize = 64;
+
 /// The claims of aggregators after a start without a state.
 #[derive(Debug)]
 pub(crate) struct Recovery {
@@ -44,6 +47,14 @@ impl Brain {
         self.rollouts.recovery.is_some()
     }
 
+    /// Believes aggregators no more, once all have had the time to reconnect.
+    pub(in crate::brain) fn end_recovery(&mut self, now: MonoTime) {
+        if !self.durable.recovering.is_empty() && !self.recovers(now) {
+            self.durable.recovering.clear();
+            self.pending_saves.note_change(true);
+        }
+    }
+
     /// Notes that the state is older than the fleet, because an aggregator makes this controller begin the epoch `next`.
     pub(in crate::brain) fn note_older_state(&mut self, now: MonoTime, (zone, name): &Place, next: Epoch) {
         if self.durable.loss.is_none() && !self.recovers(now) {
@@ -64,7 +75,9 @@ impl Brain {
     /// Takes the modes in the greeting of an aggregator that has directives of an earlier controller, and puts
     /// entries of the policy into the stages that they show. Returns true if it changed the state.
     pub(in crate::brain) fn recover(&mut self, now: MonoTime, place: &Place, report: &Report) -> bool {
-        let is_own = report.controller == Some(self.downstream.sessions.own());
+        let is_own = report
+            .controller
+            .is_some_and(|controller| self.durable.recovering.contains(&format!("{controller:?}")));
         if report.identity.is_none() || is_own || !self.recovers(now) {
             return false;
         }
