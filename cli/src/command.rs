@@ -149,7 +149,9 @@ where
     match descriptors::raise() {
         Ok(raised) => {
             let (inherited, limit, children) = (raised.inherited, raised.limit, raised.children());
-            tracing::info!(inherited, limit, children, "limit of open files raised");
+            if limit > inherited {
+                tracing::info!(inherited, limit, children, "limit of open files raised");
+            }
         }
         Err(error) => tracing::warn!(%error, "limit of open files stays as it is"),
     }

@@ -170,7 +170,9 @@ impl Fleet {
         let listener = bind(0).await?;
         let listen = listener.local_addr()?;
         let name = format!("{zone}-service-{number}");
-        self.lines.push(format!("{name}  http://{listen}/checkout"));
+        // That of the embedded policy with the most traffic, or any other.
+        let bucket = self.buckets.iter().find(|bucket| *bucket == "checkout").or(self.buckets.first());
+        self.lines.push(format!("{name}  http://{listen}/{}", bucket.map_or("", String::as_str)));
         let service = Service::new(&service::Args {
             listen,
             limiter: LimiterArgs {

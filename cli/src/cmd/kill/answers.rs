@@ -17,7 +17,7 @@ pub(super) fn write_on(out: &mut dyn Write, status: &KillStatus, bucket: Option<
     let clients = match status.tier {
         Tier::Controller => "clients refuse none of its requests",
         Tier::Aggregator => {
-            "for the clients below; the controller and the other zones learn of it when a controller is back"
+            "for the clients below now, and for all zones as soon as a controller learns of it"
         }
     };
     let generation = switch_of(status, bucket).generation.0;
@@ -159,7 +159,11 @@ fn causes(switch: &KillState) -> String {
         return "an aggregator below orders it: end it there, or at the controller once that is back"
             .to_owned();
     }
-    if causes.is_empty() { "another tier holds a kill".to_owned() } else { causes.join(", and ") }
+    if causes.is_empty() {
+        "ordered at an aggregator, whose log has the reason, or above".to_owned()
+    } else {
+        causes.join(", and ")
+    }
 }
 
 fn ordered(KillOrder { reason, by, since_s, until_s }: &KillOrder) -> String {
