@@ -98,7 +98,7 @@ impl Policies {
         if self.held.is_some() && offered.hash() == self.in_force.hash() {
             return Review::Recalled;
         }
-        if !offered.guardrails() {
+        if !offered.guardrails {
             return Review::Accepted;
         }
         let reasons = reasons();
@@ -178,11 +178,6 @@ impl Brain {
         offer
     }
 
-    /// Notes that the files as they are now are refused.
-    pub(crate) fn on_refused(&mut self, why: String) {
-        self.policies.refused = Some(why);
-    }
-
     /// The reasons to hold back a policy, by the traffic of the last minutes.
     fn reasons_to_hold(&self, offered: &Policy) -> Vec<String> {
         let in_force = &self.policies.in_force;
@@ -236,26 +231,26 @@ impl Brain {
         self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));
         for (bucket, _) in policy.exact_buckets() {
-            if !self.buckets.contains(bucket) {
+            if !self.buckets.states.contains_key(bucket) {
                 self.add_bucket(bucket, Listing::Exact);
             }
         }
         for bucket in self.buckets.on_policy(&policy) {
-            if !self.buckets.contains(&bucket) {
+            if !self.buckets.states.contains_key(&bucket) {
                 self.add_bucket(&bucket, Listing::Pattern);
             }
         }
         self.keys.on_policy(&policy);
         self.limits.on_policy(&policy);
-        for bucket in self.buckets.iter_mut() {
+        for bucket in self.buckets.states.values_mut() {
             let limit = self.limits.of(&policy, &bucket.name);
             bucket.configure(&policy, limit);
         }
         // Every key is added again below, new ones included.
         self.keys.take_new();
         for (id, key) in self.keys.iter() {
-            if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
-                bucket.add_key(id, &key.tenant);
+            if let Some(bucket) = self.buckets.states.get_mut(&key.bucket) {
+                bucket.tenants.add(id, &key.tenant);
             }
         }
         self.assign_holds();

@@ -2,7 +2,7 @@
 //! those that a pattern covers have room of their own, and leave when nothing needs them. Of names that nothing covers only the latest
 //! are remembered.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
 use plimsoll_core::directive::Unlisted;
 use plimsoll_core::exchange::{LatestNames, UNUSED};
@@ -35,8 +35,7 @@ pub(crate) enum Listing {
 /// The known buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
-    states: Vec<BucketState>,
-    by_name: HashMap<Bucket, usize>,
+    pub(crate) states: BTreeMap<Bucket, BucketState>,
     /// Buckets at most that a pattern of the policy covers.
     patterned_max: usize,
     /// Buckets that a pattern covers and that found no room.
@@ -78,7 +77,7 @@ impl Buckets {
 
     /// Returns the number of buckets that still find room as a pattern covers them.
     pub(crate) fn room(&self) -> usize {
-        let patterned = self.states.iter().filter(|state| state.listing == Listing::Pattern).count();
+        let patterned = self.states.values().filter(|state| state.listing == Listing::Pattern).count();
         self.patterned_max.saturating_sub(patterned)
     }
 
@@ -97,43 +96,10 @@ impl Buckets {
     }
 
     /// Adds a bucket that is not known yet.
-    pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> Option<&mut BucketState> {
-        debug_assert!(!self.contains(name), "bucket {name} is known already");
+    pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> &mut BucketState {
+        debug_assert!(!self.states.contains_key(name), "bucket {name} is known already");
         self.no_room.remove(name);
-        self.by_name.insert(name.clone(), self.states.len());
-        self.states.push(BucketState::new(name.clone(), listing));
-        self.states.last_mut()
-    }
-
-    /// Removes buckets.
-    pub(crate) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
-        self.states.retain(|state| !gone.contains(&state.name));
-        self.by_name = self.states.iter().map(|state| state.name.clone()).zip(0..).collect();
-    }
-
-    /// Returns true if the bucket is known.
-    pub(crate) fn contains(&self, name: &Bucket) -> bool {
-        self.by_name.contains_key(name)
-    }
-
-    /// A bucket by its name.
-    pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketState> {
-        self.states.get(*self.by_name.get(name)?)
-    }
-
-    /// A bucket by its name, to change it.
-    pub(crate) fn get_mut(&mut self, name: &Bucket) -> Option<&mut BucketState> {
-        self.states.get_mut(*self.by_name.get(name)?)
-    }
-
-    /// All buckets.
-    pub(crate) fn as_slice(&self) -> &[BucketState] {
-        &self.states
-    }
-
-    /// All buckets, to change them.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut BucketState> {
-        self.states.iter_mut()
+        self.states.entry(name.clone()).or_insert_with(|| BucketState::new(name.clone(), listing))
     }
 
     /// Searches the policy for names similar to some of those that it does not cover; the next call goes on with others. A
@@ -155,7 +121,7 @@ impl Buckets {
 
     /// Calls `apply` for each bucket with the buffers that all buckets share.
     pub(crate) fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
-        for state in &mut self.states {
+        for state in self.states.values_mut() {
             apply(state, &mut self.scratch);
         }
     }
@@ -199,11 +165,12 @@ mod tests {
             let mut buckets = Buckets::default();
             assert_eq!(buckets.on_policy(&policy(tenants)), []);
             assert_eq!((buckets.room(), buckets.places()), (room, room / 2));
-            (0..room).for_each(|number| assert!(buckets.add(&name(number), Listing::Pattern).is_some()));
+            for number in 0..room {
+                buckets.add(&name(number), Listing::Pattern);
+            }
             assert_eq!(buckets.room(), 0);
-            buckets.remove(&BTreeSet::from([name(7)]));
-            assert!(buckets.room() == 1 && !buckets.contains(&name(7)));
-            assert!(buckets.get(&name(8)).unwrap().name == name(8));
+            buckets.states.remove(&name(7));
+            assert_eq!(buckets.room(), 1);
         }
     }
 

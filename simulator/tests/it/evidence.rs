@@ -7,7 +7,7 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::exchange::{Parent, StreamId};
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Report, Role, Side};
+use plimsoll_core::report::{CohortKey, Evidence, Outcomes, Report, Role, Side};
 use plimsoll_core::stats::{Bin, Histogram};
 use plimsoll_policy::ONE_CLASS_TENANTS;
 
@@ -56,7 +56,7 @@ impl World {
                 identity: (self.seq == 1).then(|| identity(Role::Client, client.into())),
                 time: Some(now),
                 subscriptions: if self.seq == 1 { vec![bucket.clone()] } else { Vec::new() },
-                evidence: Batches::one(self.seq, evidence),
+                evidence,
                 ..Report::default()
             };
             self.pair.zone.on_report(now, StreamId(client), report).unwrap();

@@ -19,7 +19,7 @@ use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Key, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
-use plimsoll_core::report::{Batches, Echo, Evidence, Identity, InstanceId, Report, Role};
+use plimsoll_core::report::{Echo, Evidence, Identity, InstanceId, Report, Role};
 
 use super::*;
 use crate::schedule::report_interval::Load;

@@ -175,10 +175,10 @@ impl Tree {
     }
 
     pub(super) fn values(&self, lower: usize, name: &str) -> Values {
-        self.lowers[lower].zone.board().get(&bucket()).unwrap().own(name).unwrap()
+        self.lowers[lower].zone.board.get(&bucket()).unwrap().own(name).unwrap()
     }
 
     pub(super) fn hold(&self, lower: usize) -> Option<f64> {
-        self.lowers[lower].zone.board().get(&bucket())?.terms().hold.map(Rate::per_second)
+        self.lowers[lower].zone.board.get(&bucket())?.terms().hold.map(Rate::per_second)
     }
 }

@@ -333,7 +333,7 @@ impl Fleet {
 
     /// The requests saved up, or owed if negative.
     pub(super) fn balance(&self) -> f64 {
-        self.brain.buckets.as_slice().iter().find(|known| known.name == bucket()).unwrap().balance.tokens()
+        self.brain.buckets.states[&bucket()].balance.tokens()
     }
 
     pub(super) fn presences(&self) -> f64 {

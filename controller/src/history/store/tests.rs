@@ -171,27 +171,6 @@ fn damaged_summaries_are_put_aside() {
 }
 
 #[test]
-fn other_things_than_files_block_nothing() {
-    let makes: [fn(&Path); 5] = [
-        |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
-        |path| symlink("nowhere", path).unwrap(),
-        |path| symlink("/dev/zero", path).unwrap(),
-        |path| fs::create_dir(path).unwrap(),
-        |path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
-    ];
-    for (number, make) in makes.iter().enumerate() {
-        for name in [CLOSED, ANSWERS, "1970-01-01.csv"] {
-            let (_state, store) = store();
-            store.open().unwrap();
-            make(&store.folder.join(name));
-            open_in_time(&store, &format!("thing {number} as {name}"));
-            store.write(&minute(DAY, 1.0)).unwrap();
-            assert_eq!(store.read_day(Day(1)).unwrap().0, [minute(DAY, 1.0)]);
-        }
-    }
-}
-
-#[test]
 fn unusable_folder_is_an_error_and_no_loss() {
     let (state, store) = store();
     fs::write(state.path().join(FOLDER), "a file").unwrap();

@@ -110,7 +110,6 @@ impl ReportDecoder {
     }
 
     /// Returns true while parts of a report are missing.
-    #[must_use]
     pub const fn is_unfinished(&self) -> bool {
         self.unfinished.is_some()
     }
@@ -168,7 +167,7 @@ impl ReportDecoder {
             tails: part.tails.iter().map(decode_tail).collect::<Result<_, _>>()?,
             definitions,
             tallies,
-            evidence: decode_evidence(part.seq, part.evidence)?,
+            evidence: decode_evidence(part.evidence)?,
             leaving: part.leaving,
         })
     }
@@ -224,7 +223,16 @@ impl Unfinished {
             return Err(DecodeError::Definition(id.0));
         }
         self.lists.take(&mut part);
-        Ok(Self { rest: self.rest.merge(part), ..self }.with_keys(keys))
+        let rest = &mut self.rest;
+        rest.kills.append(&mut part.kills);
+        rest.orders.append(&mut part.orders);
+        rest.claims.append(&mut part.claims);
+        rest.spreads.append(&mut part.spreads);
+        rest.holds.append(&mut part.holds);
+        rest.modes.append(&mut part.modes);
+        rest.tails.append(&mut part.tails);
+        rest.evidence.append(part.evidence);
+        Ok(self.with_keys(keys))
     }
 
     /// Returns everything but the keys of the complete report.
@@ -267,7 +275,7 @@ fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
     check_len("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX)?;
     check_len("established", lists.established.len(), ESTABLISHED_MAX)?;
     check_len("tails", rest.tails.len(), TAILS_MAX)?;
-    check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
+    check_len("evidence", rest.evidence.iter().len(), COHORTS_MAX)?;
     check_len("evidence.latency_bin_gaps", lists.bins, EVIDENCE_BINS_MAX)?;
     check_len("kills", rest.kills.len(), KILLED_BUCKETS_MAX)?;
     check_len("kill_orders", rest.orders.len(), KILL_ORDERS_MAX)?;

@@ -84,7 +84,7 @@ fn largest_report(keys: usize) -> Report {
 }
 
 /// Returns evidence of `buckets` buckets, each with a few bins in their longest encoding.
-fn largest_evidence(seq: u64, buckets: usize) -> Batches {
+fn largest_evidence(seq: u64, buckets: usize) -> Evidence {
     let mut latency = Histogram::default();
     (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
     let most = u64::MAX;
@@ -102,7 +102,7 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
         let bucket = Bucket::new(&longest(number)).unwrap();
         evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
     }
-    Batches::one(seq, evidence)
+    evidence
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn evidence_that_leaves_out_latencies_claims_no_unobserved_requests() {
         let last = CohortKey { bucket: Bucket::new("z").unwrap(), mode: Mode::Canary, side: Side::Canary };
         let one = Outcomes { offered: 9_999, unobserved: 4, latency: bins(1), ..Outcomes::default() };
         evidence.put(last, one);
-        let report = Report { seq: 1, evidence: Batches::one(1, evidence), ..Report::default() };
+        let report = Report { seq: 1, evidence, ..Report::default() };
         let parts = ReportEncoder::default().encode(&report);
         let unobserved: u64 = parts.iter().flat_map(|part| &part.evidence).map(|one| one.unobserved).sum();
         assert_eq!(unobserved, if is_cut { 0 } else { 4 * (buckets + 1) }, "{buckets} buckets");

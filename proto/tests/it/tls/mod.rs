@@ -2,7 +2,6 @@
 
 mod refusals;
 mod renewal;
-mod sessions;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};

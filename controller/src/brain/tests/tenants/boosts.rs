@@ -53,14 +53,3 @@ fn after_idleness(a: &str) -> (f64, f64) {
     fleet.run(30.0);
     (at_first, fleet.passing(10.0, &["a"])[0])
 }
-
-#[test]
-fn idle_tenant_bursts_and_its_burst_fades() {
-    let (plain, later) = after_idleness("weight: 1");
-    assert!(plain < 500.0, "{plain}");
-    check_near(later, 500.0, 25.0);
-    // Three times the weight gives three quarters, while the overshoot of the surge is repaid.
-    let (bursting, later) = after_idleness("weight: 1, burst_multiplier: 3");
-    assert!(bursting > 1.4 * plain, "{bursting} and {plain}");
-    check_near(later, 500.0, 25.0);
-}

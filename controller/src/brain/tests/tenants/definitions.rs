@@ -39,20 +39,6 @@ fn every_aggregator_is_sent_the_quotas_of_the_policy_and_each_change() {
 }
 
 #[test]
-fn status_has_the_rate_at_which_quotas_refuse() {
-    let mut fleet = Fleet::new(with_quota(10), vec![Scripted::new("a", 1).offering("acme", 400.0)]);
-    let rate = |fleet: &Fleet| Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].quota_dropped_rps;
-    fleet.run(5.0);
-    assert_eq!(rate(&fleet), 0.0);
-    fleet.zones[0].puts_behind("acme", Behind::Store);
-    fleet.run(60.0);
-    check_near(rate(&fleet), 400.0, 5.0);
-    fleet.zones[0].puts_behind("acme", Behind::Service);
-    fleet.run(120.0);
-    assert_eq!(rate(&fleet), 0.0);
-}
-
-#[test]
 fn status_lists_the_quotas_of_a_bucket() {
     let fleet = settled(with_quota(10));
     let status = Status::of(&fleet.brain, fleet.now());
