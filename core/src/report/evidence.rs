@@ -139,12 +139,9 @@ impl Evidence {
         has_room
     }
 
-    /// Sets the outcomes of one cohort; of two for the same cohort the larger one is kept.
+        /// Sets the outcomes of one cohort.
     pub fn put(&mut self, cohort: CohortKey, outcomes: Outcomes) {
-        let held = self.cells.entry(cohort).or_default();
-        if outcomes > *held {
-            *held = outcomes;
-        }
+        self.cells.insert(cohort, outcomes);
     }
 
     /// Every cohort with its outcomes.
@@ -191,11 +188,6 @@ mod tests {
         let mut sum = of(5, 3);
         sum.add(&of(4, 4));
         assert_eq!((sum.clone(), sum.limited(3)), (of(9, 7), of(3, 2)));
-        let mut evidence = Evidence::default();
-        for outcomes in [of(5, 3), of(5, 4), of(5, 0)] {
-            evidence.put(stand("a", Side::Canary), outcomes);
-        }
-        assert_eq!(evidence.iter().map(|(_, outcomes)| outcomes.unobserved).collect::<Vec<_>>(), [4]);
         for (outcomes, most, is_plausible) in
             [(of(5, 5), 5, true), (of(5, 0), 5, true), (of(5, 6), 9, false), (of(5, 5), 4, false)]
         {
