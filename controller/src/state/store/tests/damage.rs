@@ -51,7 +51,7 @@ fn whole() -> DurableState {
 
 /// Writes a checksummed file with this body.
 fn with_checksum(body: &[u8]) -> Vec<u8> {
-    let header = format!("plimsoll-state 1 xxh3 {:016x}\n", xxh3_64(body));
+    let header = format!("plimsoll-state 2 xxh3 {:016x}\n", xxh3_64(body));
     [header.as_bytes(), body].concat()
 }
 
@@ -94,7 +94,7 @@ fn damage(bytes: &mut Vec<u8>, draws: &mut Draws) -> &'static str {
         }
         7 => {
             let line = bytes.iter().position(|byte| *byte == b'\n').unwrap();
-            let version = format!("plimsoll-state {} xxh3 ", 2 + draws.below(9));
+            let version = format!("plimsoll-state {} xxh3 ", 3 + draws.below(9));
             bytes.splice(..line - 16, version.into_bytes());
             "version"
         }
