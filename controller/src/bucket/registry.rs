@@ -109,9 +109,8 @@ impl Buckets {
         for (name, asked) in self.unlisted.iter_mut().filter(|(_, asked)| asked.nearest.is_none()) {
             let name = name.as_str();
             let mut known = policy.exact_buckets().map(|(name, _)| name.as_str());
-            let nearest = nearest(name, &mut known).map(str::to_owned);
-            let nearest = nearest.or_else(|| nearest_of_patterns(name, policy));
-            asked.nearest = Some(Unlisted::new(nearest.and_then(|name| Bucket::new(&name).ok()).as_ref()));
+                        let nearest = nearest(name, &mut known).and_then(|name| Bucket::new(name).ok());
+            asked.nearest = Some(Unlisted::new(nearest.as_ref()));
             budget = budget.saturating_sub(policy.entries().count().max(1));
             if budget == 0 {
                 break;
@@ -125,21 +124,6 @@ impl Buckets {
             apply(state, &mut self.scratch);
         }
     }
-}
-
-/// Returns a name like `name` that a pattern of the policy matches: `api/users` for `ap/users` and the pattern `api/*`.
-/// Only patterns whose beginning ends in a separator are compared.
-fn nearest_of_patterns(name: &str, policy: &Policy) -> Option<String> {
-    let patterns: Vec<String> = policy.patterns().map(|(pattern, _)| pattern).collect();
-    patterns.iter().find_map(|pattern| {
-        let beginning = pattern.strip_suffix('*')?;
-        let separator = beginning.chars().next_back().filter(|last| !last.is_alphanumeric())?;
-        let separators = beginning.matches(separator).count();
-        let (at, _) = name.match_indices(separator).nth(separators - 1)?;
-        let (start, end) = (&name[..at], &name[at + separator.len_utf8()..]);
-        nearest(start, [beginning.strip_suffix(separator)?]).filter(|_| !end.is_empty())?;
-        Some(format!("{beginning}{end}"))
-    })
 }
 
 #[cfg(test)]
@@ -204,24 +188,6 @@ mod tests {
         assert_eq!(found(&buckets), [checkout(), checkout(), Some(None), None], "10,000 comparisons");
         buckets.find_nearest(&policy);
         assert_eq!(found(&buckets)[3], Some(None));
-    }
-
-    #[test]
-    fn similar_names_are_searched_for_among_patterns() {
-        let text = "buckets:\n  users: { limit: 1 }\n  'api/*': { limit: 1 }\n  'a:b:*': { limit: 1 }\n  'or*': { limit: 1 }\n";
-        let tenants = Source { name: "tenants.yaml", text: "tenants:\n  default: {}\n" };
-        let policy = Policy::read(Source { name: "policy.yaml", text }, tenants).unwrap().0;
-        for (name, expected) in [
-            ("ap/users", Some("api/users")),
-            ("apis/users/7", Some("api/users/7")),
-            ("a:c:x", Some("a:b:x")),
-            ("ui/users", None),
-            ("api-users", None),
-            ("ap/", None),
-            ("orders", None),
-        ] {
-            assert_eq!(nearest_of_patterns(name, &policy).as_deref(), expected, "{name}");
-        }
     }
 
     #[test]

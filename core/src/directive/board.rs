@@ -27,7 +27,7 @@ pub struct Posted {
     terms: Terms,
     /// The keys in the order of names.
     keys: Vec<PostedKey>,
-    pub(super) changed: u64,
+    changed: u64,
     /// The version of the change before the latest.
     before: u64,
     reshaped: u64,
@@ -100,8 +100,13 @@ impl Board {
         true
     }
 
-    /// Returns the changes of a bucket since version `seen`, shared by all readers of that version; `None` if there are
-    /// none. Readers of the version
+    /// Returns the changes of a bucket since version `seen`; `None` if there are none.
+    pub fn since(&self, bucket: &Bucket, seen: u64) -> Option<BucketDirective> {
+        let posted = self.buckets.get(bucket)?;
+        (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
+    }
+
+    /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version
     /// before the latest get the latest change alone; of the slower ones, all but a few get the whole state.
     /// Without `values`, the values of keys are left out, and headroom, pool and cut with them.
     pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
@@ -175,7 +180,7 @@ impl Posted {
     }
 
     /// Returns the changes for a reader that has `seen` this version.
-    pub(super) fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
+    fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
         let whole = self.reshaped > seen.version;
         let is_sent = |key: &&PostedKey| whole || key.changed > seen.version;
         let keys = self.keys.iter().filter(is_sent).map(|key| KeyDirective {

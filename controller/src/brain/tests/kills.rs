@@ -20,10 +20,6 @@ fn order(generation: u64, age_ms: u64) -> BTreeMap<OrderId, KillOrder> {
     [(id, KillOrder { generation, age: Duration::from_millis(age_ms), ends_held: false })].into()
 }
 
-fn fleet_of(policy: Arc<Policy>) -> Fleet {
-    Fleet::new(policy, two_zones())
-}
-
 fn modes(fleet: &Fleet) -> Vec<Mode> {
     fleet.zones.iter().map(Scripted::mode).collect()
 }

@@ -39,8 +39,7 @@ struct Traffic {
     key: Key,
     rps: f64,
     behind: Behind,
-    counts: Counts,
-    late: Counts,
+        counts: Counts,
     /// Fractions of requests and drops that are carried to the next step, so that rates do not drift.
     due: f64,
     owed: f64,
@@ -109,8 +108,7 @@ impl Scripted {
                 key,
                 rps,
                 behind: Behind::Service,
-                counts: Counts::ZERO,
-                late: Counts::ZERO,
+                                counts: Counts::ZERO,
                 due: 0.0,
                 owed: 0.0,
             }),
@@ -121,13 +119,6 @@ impl Scripted {
     pub(super) fn puts_behind(&mut self, name: &str, behind: Behind) {
         let of_tenant = self.traffic.iter_mut().filter(|traffic| traffic.key.tenant.as_str() == name);
         of_tenant.for_each(|traffic| traffic.behind = behind);
-    }
-
-    /// Adds requests that were counted long ago.
-    pub(super) fn add_late(&mut self, late: u64) {
-        let traffic = &mut self.traffic[0];
-        traffic.counts.offered += late;
-        traffic.late.offered += late;
     }
 
     /// Lets its clients decide over `time`: by the ratio they were sent, or else so that the zone keeps to
@@ -179,7 +170,7 @@ impl Scripted {
         }
         let keys: Vec<Key> = self.traffic.iter().map(|traffic| traffic.key.clone()).collect();
         let traffic = &self.traffic;
-        let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: traffic[id.index()].late };
+                let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: Counts::ZERO };
         self.outbox.fill(&mut report, &keys, tally);
         report
     }

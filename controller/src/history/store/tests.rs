@@ -2,9 +2,6 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
 
 use super::*;
 use plimsoll_core::names::Bucket;
@@ -31,14 +28,6 @@ fn store() -> (tempfile::TempDir, HistoryStore) {
 
 fn all(store: &HistoryStore) -> Vec<MinuteSamples> {
     store.days().unwrap().into_iter().flat_map(|day| store.read_day(day).unwrap().0).collect()
-}
-
-/// Opens the history in another thread, so that one that blocks is a failure of the test.
-fn open_in_time(store: &HistoryStore, what: &str) -> Restored {
-    let (sender, receiver) = mpsc::channel();
-    let store = store.clone();
-    thread::spawn(move || sender.send(store.open()));
-    receiver.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}")).unwrap()
 }
 
 #[test]

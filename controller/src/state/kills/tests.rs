@@ -350,17 +350,6 @@ fn killed_bucket_stays_in_shadow_when_its_entry_changes() {
 }
 
 #[test]
-fn commands_survive_a_restart() {
-    let mut scene = Scene::new();
-    scene.act(Act::OnFor(600));
-    scene.act(Act::OnP1);
-    let text = serde_json::to_string(&scene.durable).unwrap();
-    let back: DurableState = serde_json::from_str(&text).unwrap();
-    assert_eq!(back, scene.durable);
-    assert_eq!(back.command(&Scope::Fleet), Some(&ordered(Some(600))));
-}
-
-#[test]
 fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
     let mut scene = Scene::new();
     for number in 0..KILLED_BUCKETS_MAX {

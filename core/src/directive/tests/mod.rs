@@ -13,14 +13,6 @@ use crate::names::Name;
 use crate::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 use crate::rollout::Percent;
 
-impl Board {
-    /// The changes of a bucket since a version, as a reader of its own.
-    fn since(&self, bucket: &Bucket, version: u64) -> Option<BucketDirective> {
-        let posted = self.get(bucket).filter(|posted| posted.changed > version)?;
-        Some(posted.since(bucket, fanout::Seen { version, values: true }))
-    }
-}
-
 fn bucket(name: &str) -> Bucket {
     Bucket::new(name).unwrap()
 }

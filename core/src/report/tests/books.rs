@@ -299,13 +299,6 @@ fn a_report_after_a_gap_is_entered_and_older_ones_are_refused() {
     assert_eq!(enter(&mut books, &report(u64::MAX, 31)).map(new), Ok(1));
 }
 
-/// A lost definition cannot be recovered: the ids after it are invalid.
-#[test]
-fn a_lost_definition_invalidates_later_ids() {
-    let later = Report { seq: 5, definitions: [(KeyId(3), definition("d"))].into(), ..Report::default() };
-    assert_eq!(enter(&mut books(), &later), Err(InvalidReport::Definition(3)));
-}
-
 /// A ledger that moves a key returns its new place, which is used from then on.
 #[test]
 fn counts_follow_a_key_to_its_new_place() {

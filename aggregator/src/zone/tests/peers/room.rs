@@ -100,18 +100,17 @@ impl Confirmed {
     fn new() -> Self {
         let mut zone = aggregator(100);
         zone.on_open(at(0));
-        let books = Books::new(CONTROLLER, 1_000_000);
-        let mut confirmed = Self {
-            zone,
-            books,
-            ids: Vec::new(),
-            counted: BTreeMap::new(),
-            seq: 0,
-            now: 0,
-            unsubscribed: Vec::new(),
-        };
+                let (books, counted) = (Books::new(CONTROLLER, 1_000_000), BTreeMap::new());
+        let mut confirmed =
+            Self { zone, books, ids: Vec::new(), counted, seq: 0, now: 0, unsubscribed: Vec::new() };
         confirmed.pass(1);
         confirmed
+    }
+
+        /// Sends directives of the controller.
+    fn direct(&mut self, buckets: &[Bucket], is_named: bool) {
+        self.seq += 1;
+        self.zone.on_directives(at(self.now), directed(self.seq, buckets, is_named)).unwrap();
     }
 
     fn pass(&mut self, seconds: u64) {
@@ -196,30 +195,12 @@ fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
 #[test]
 fn directive_for_a_dropped_bucket_is_ignored_and_a_bucket_that_the_policy_drops_leaves() {
     let mut scene = Confirmed::new();
-    scene
-        .zone
-        .on_directives(at(scene.now), {
-            scene.seq += 1;
-            directed(scene.seq, &[junk(1)], false)
-        })
-        .unwrap();
+        scene.direct(&[junk(1)], false);
     assert!(!scene.zone.knows(&junk(1)), "nobody asked for it");
-    scene
-        .zone
-        .on_directives(at(scene.now), {
-            scene.seq += 1;
-            directed(scene.seq, &[named("a")], true)
-        })
-        .unwrap();
+    scene.direct(&[named("a")], true);
     scene.pass(300);
     assert!(scene.zone.board.get(&named("a")).is_some());
-    scene
-        .zone
-        .on_directives(at(scene.now), {
-            scene.seq += 1;
-            directed(scene.seq, &[named("a")], false)
-        })
-        .unwrap();
+    scene.direct(&[named("a")], false);
     scene.pass(150);
     assert!(!scene.zone.knows(&named("a")));
 }
@@ -301,8 +282,7 @@ fn names_that_a_client_gave_up_leave_room_to_others() {
 #[test]
 fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
     let mut scene = Confirmed::new();
-    scene.seq += 1;
-    scene.zone.on_directives(at(scene.now), directed(scene.seq, &["a", "b"].map(named), true)).unwrap();
+        scene.direct(&["a", "b"].map(named), true);
     ask(&mut scene.zone, scene.now, Role::Client, 1, ["a"].map(named).into_iter());
     scene.pass(70);
     let held = |zone: &Zone| ["a", "b"].map(|name| zone.board.get(&named(name)).is_some());
@@ -328,8 +308,7 @@ fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
     // The controller that returns names one of them: the other is held for children from there on.
     scene.zone.on_open(at(scene.now));
     scene.books.open();
-    scene.seq += 1;
-    scene.zone.on_directives(at(scene.now), directed(scene.seq, &[named("a")], true)).unwrap();
+        scene.direct(&[named("a")], true);
     scene.pass(110);
     assert_eq!(held(&scene.zone), [true; 2]);
     scene.pass(40);

@@ -72,14 +72,8 @@ fn learned(mode: &str, more: &str) -> Arc<Policy> {
     ))
 }
 
-/// The 95th percentile of the shop's minutes in requests/s, and the limit that follows.
-const PEAK: f64 = 995.0;
-const LEARNED: f64 = 1.2 * PEAK;
-
-fn learned_terms(brain: &Brain) -> plimsoll_policy::Learned {
-    let LimitSource::Learned(learned) = &brain.policy().bucket(&bucket()).unwrap().source else { panic!() };
-    learned.clone()
-}
+/// The limit that follows from the 95th percentile of the shop's minutes, in requests/s.
+const LEARNED: f64 = 1.2 * 995.0;
 
 #[test]
 fn without_history_no_limit_is_in_force() {
