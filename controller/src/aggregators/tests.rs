@@ -172,7 +172,7 @@ fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
     let mut aggregators = aggregators(&["a"]);
     enter(&mut aggregators, "a", 500, 500);
     aggregators.on_tick(TICK, &Parameters::default());
-    aggregators.serve(|_| true);
+    aggregators.by_place.get_mut(&place("a")).unwrap().served = true;
     let replaced = aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new());
     assert_eq!(replaced, Some(InstanceId(1)));
     assert_eq!(rate(&aggregators, "a"), 1_000.0);

@@ -109,7 +109,7 @@ impl Buckets {
         for (name, asked) in self.unlisted.iter_mut().filter(|(_, asked)| asked.nearest.is_none()) {
             let name = name.as_str();
             let mut known = policy.exact_buckets().map(|(name, _)| name.as_str());
-                        let nearest = nearest(name, &mut known).and_then(|name| Bucket::new(name).ok());
+            let nearest = nearest(name, &mut known).and_then(|name| Bucket::new(name).ok());
             asked.nearest = Some(Unlisted::new(nearest.as_ref()));
             budget = budget.saturating_sub(policy.entries().count().max(1));
             if budget == 0 {

@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use plimsoll_core::names::Bucket;
@@ -16,9 +15,6 @@ use super::*;
 
 /// Far more than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A way to put something else in the place of a file, and the reason with which it is refused.
-type Replacement<'a> = (&'a dyn Fn(&Path), &'a str);
 
 struct Watched {
     dir: TempDir,

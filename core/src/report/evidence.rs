@@ -139,7 +139,7 @@ impl Evidence {
         has_room
     }
 
-        /// Sets the outcomes of one cohort.
+    /// Sets the outcomes of one cohort.
     pub fn put(&mut self, cohort: CohortKey, outcomes: Outcomes) {
         self.cells.insert(cohort, outcomes);
     }

@@ -22,7 +22,7 @@ pub(super) fn decode_kills(
     kills: &[wire::BucketKill],
 ) -> Result<BTreeMap<Bucket, KillGeneration>, DecodeError> {
     check_len("kills", kills.len(), KILLED_BUCKETS_MAX)?;
-        let decode = |kill: &wire::BucketKill| {
+    let decode = |kill: &wire::BucketKill| {
         Ok((decode_name("kills", &kill.bucket, Bucket::new)?, KillGeneration(kill.generation)))
     };
     kills.iter().map(decode).collect()
@@ -48,7 +48,7 @@ pub(super) fn decode_orders(
         let bucket = bucket.map(|bucket| decode_name("kill_orders", &bucket, Bucket::new)).transpose()?;
         let id = OrderId { scope: Scope::from(bucket), given_at: decode_instance(&given_at)? };
         let (generation, age) = (KillGeneration(generation), Duration::from_millis(age_ms));
-                all.insert(id, KillOrder { generation, age, ends_held });
+        all.insert(id, KillOrder { generation, age, ends_held });
     }
     Ok(all)
 }
@@ -75,7 +75,7 @@ pub(super) fn decode_claims(claims: Vec<wire::KillClaim>) -> Result<BTreeMap<Sco
             service: decode_name("kill_claims.service", &service, Name::new)?,
             name: decode_name("kill_claims.name", &name, Name::new)?,
         };
-                all.insert(Scope::from(bucket), claim);
+        all.insert(Scope::from(bucket), claim);
     }
     Ok(all)
 }

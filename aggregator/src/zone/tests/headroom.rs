@@ -78,15 +78,6 @@ fn zone_on_hold_shares_what_its_keys_leave() {
     assert!((passing - 700.0).abs() < 10.0, "{passing}");
 }
 
-/// Guards refuse a fifth of the requests although half of the room is free.
-fn refuse(scene: &mut Scene, seconds: u32) {
-    for _ in 0..seconds * 10 {
-        let counts = scene.clients[0].counts("acme");
-        counts.guard_dropped += 8;
-        scene.run(0.1);
-    }
-}
-
 #[test]
 fn parts_of_the_headroom_sum_up_to_it_with_aggregators_below() {
     let below = |instance, acme, free| Client::new(instance).offering("acme", acme).offering("free", free);

@@ -2,7 +2,6 @@
 
 use super::*;
 use plimsoll_core::directive::{KeyDirective, Values};
-use plimsoll_core::law::presence::Presences;
 
 /// The rate that passes when a tenant offers `rps`.
 fn passing(scene: &Scene, name: &str, rps: f64) -> f64 {

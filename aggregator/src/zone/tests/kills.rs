@@ -2,7 +2,6 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::report::ReportedMode;
 

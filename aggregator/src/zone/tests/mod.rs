@@ -36,8 +36,3 @@ fn bucket() -> Bucket {
 fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
-
-/// The ratio of the first key in a message.
-fn ratio(directives: &Directives) -> Option<u32> {
-    directives.buckets.first().and_then(|bucket| bucket.keys.first()?.values.ratio).map(DropRatio::units)
-}

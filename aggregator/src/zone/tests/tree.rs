@@ -25,7 +25,7 @@ pub(super) struct Tree {
     pub(super) controller: Option<Script>,
     pub(super) now: u64,
     streams: u64,
-        seq: u64,
+    seq: u64,
 }
 
 impl Tree {
@@ -39,7 +39,7 @@ impl Tree {
             controller: Some(script),
             now: 0,
             streams: 10_000,
-                        seq: 0,
+            seq: 0,
         };
         for (at, client) in below.into_iter().enumerate() {
             let instance = 1_001 + at as u128;
@@ -123,7 +123,7 @@ impl Tree {
         let now = self.now();
         let report = self.upper.report(now);
         let Some(script) = &self.controller else { return };
-                self.seq += 1;
+        self.seq += 1;
         self.upper.on_directives(now, script.message(self.seq, report.seq)).unwrap();
     }
 

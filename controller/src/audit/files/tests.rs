@@ -1,11 +1,5 @@
 //! Logs on disk, read whole and in part.
 
-use std::os::unix::fs::symlink;
-use std::process::Command;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
-
 use super::super::line::{Actor, Entry, Record};
 use super::*;
 

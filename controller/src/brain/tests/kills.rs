@@ -1,23 +1,14 @@
 //! Kills by command, by an aggregator's report and with a time to live, and the directives that follow.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::state::Command;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
     Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }
-}
-
-/// The order of an aggregator for the fleet at this generation, `age_ms` old.
-fn order(generation: u64, age_ms: u64) -> BTreeMap<OrderId, KillOrder> {
-    let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(7) };
-    let generation = KillGeneration(generation);
-    [(id, KillOrder { generation, age: Duration::from_millis(age_ms), ends_held: false })].into()
 }
 
 fn modes(fleet: &Fleet) -> Vec<Mode> {

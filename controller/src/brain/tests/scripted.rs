@@ -39,7 +39,7 @@ struct Traffic {
     key: Key,
     rps: f64,
     behind: Behind,
-        counts: Counts,
+    counts: Counts,
     /// Fractions of requests and drops that are carried to the next step, so that rates do not drift.
     due: f64,
     owed: f64,
@@ -108,7 +108,7 @@ impl Scripted {
                 key,
                 rps,
                 behind: Behind::Service,
-                                counts: Counts::ZERO,
+                counts: Counts::ZERO,
                 due: 0.0,
                 owed: 0.0,
             }),
@@ -170,7 +170,7 @@ impl Scripted {
         }
         let keys: Vec<Key> = self.traffic.iter().map(|traffic| traffic.key.clone()).collect();
         let traffic = &self.traffic;
-                let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: Counts::ZERO };
+        let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: Counts::ZERO };
         self.outbox.fill(&mut report, &keys, tally);
         report
     }
@@ -293,12 +293,6 @@ impl Fleet {
             }
             self.tick();
         }
-    }
-
-    /// Lets the brain alone for some seconds, in which clients decide by what they hold.
-    pub(super) fn pauses(&mut self, seconds: u64) {
-        self.now += Duration::from_secs(seconds);
-        self.zones.iter_mut().for_each(|zone| zone.passes(Duration::from_secs(seconds)));
     }
 
     /// Ticks the brain, and sends its directives.

@@ -1,7 +1,6 @@
 //! The history on real files: restarts, torn and damaged files, and folders that cannot be used.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use plimsoll_core::names::Bucket;

@@ -51,7 +51,7 @@ pub struct ReportDecoder {
 /// A report whose last part has not arrived.
 #[derive(Debug)]
 struct Unfinished {
-        /// Everything but the keys of the parts so far.
+    /// Everything but the keys of the parts so far.
     rest: Report,
     parts: usize,
     /// The number of latency bins.
@@ -108,7 +108,7 @@ impl ReportDecoder {
         if part.seq == 0 {
             return Err(DecodeError::Zero("seq"));
         }
-                for (list, got) in [
+        for (list, got) in [
             ("subscriptions", part.subscriptions.len()),
             ("unsubscriptions", part.unsubscriptions.len()),
             ("holds", part.holds.len()),
@@ -188,13 +188,13 @@ impl ReportDecoder {
 }
 
 impl Unfinished {
-        fn begin(rest: Report, keys: &Report) -> Self {
+    fn begin(rest: Report, keys: &Report) -> Self {
         let bins = rest.evidence.bins();
         Self { rest, parts: 0, bins, last_defined: None, last_counted: None }.with_keys(keys)
     }
 
     /// Adds the next part to the parts before it.
-        fn join(mut self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
+    fn join(mut self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
         for (is_consistent, field) in [
             (self.rest.seq == part.seq, "seq"),
             (self.rest.time == part.time, "time"),
@@ -215,7 +215,7 @@ impl Unfinished {
         if let Some(id) = first_defined.filter(|id| Some(**id) <= self.last_defined) {
             return Err(DecodeError::Definition(id.0));
         }
-                self.bins += part.evidence.bins();
+        self.bins += part.evidence.bins();
         let rest = &mut self.rest;
         rest.subscriptions.extend(part.subscriptions);
         rest.unsubscriptions.extend(part.unsubscriptions);
@@ -233,7 +233,7 @@ impl Unfinished {
     }
 
     /// Returns everything but the keys of the complete report.
-        fn finish(mut self) -> Report {
+    fn finish(mut self) -> Report {
         for list in [&mut self.rest.subscriptions, &mut self.rest.unsubscriptions] {
             list.sort_unstable();
             list.dedup();
@@ -253,7 +253,7 @@ impl Unfinished {
 
 /// Bounds everything that is held of a report until its last part, as its parts arrive.
 fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
-        let rest = &report.rest;
+    let rest = &report.rest;
     for (list, got, most) in [
         ("parts", report.parts, PARTS_MAX),
         ("subscriptions", rest.subscriptions.len(), BUCKETS_PER_REPORT_MAX),

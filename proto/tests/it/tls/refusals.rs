@@ -1,14 +1,9 @@
 //! Certificates and protocols that are refused: both ends name the cause, and no report counts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::exchange::PeerRole;
-use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::{Authority, Validity};
-use plimsoll_tls::tokio_rustls::TlsConnector;
-use plimsoll_tls::{Tier, operator_client};
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::{DOMAIN, Process, aggregator, service, service_of, zone};

@@ -100,14 +100,14 @@ impl Confirmed {
     fn new() -> Self {
         let mut zone = aggregator(100);
         zone.on_open(at(0));
-                let (books, counted) = (Books::new(CONTROLLER, 1_000_000), BTreeMap::new());
+        let (books, counted) = (Books::new(CONTROLLER, 1_000_000), BTreeMap::new());
         let mut confirmed =
             Self { zone, books, ids: Vec::new(), counted, seq: 0, now: 0, unsubscribed: Vec::new() };
         confirmed.pass(1);
         confirmed
     }
 
-        /// Sends directives of the controller.
+    /// Sends directives of the controller.
     fn direct(&mut self, buckets: &[Bucket], is_named: bool) {
         self.seq += 1;
         self.zone.on_directives(at(self.now), directed(self.seq, buckets, is_named)).unwrap();
@@ -195,7 +195,7 @@ fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
 #[test]
 fn directive_for_a_dropped_bucket_is_ignored_and_a_bucket_that_the_policy_drops_leaves() {
     let mut scene = Confirmed::new();
-        scene.direct(&[junk(1)], false);
+    scene.direct(&[junk(1)], false);
     assert!(!scene.zone.knows(&junk(1)), "nobody asked for it");
     scene.direct(&[named("a")], true);
     scene.pass(300);
@@ -282,7 +282,7 @@ fn names_that_a_client_gave_up_leave_room_to_others() {
 #[test]
 fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
     let mut scene = Confirmed::new();
-        scene.direct(&["a", "b"].map(named), true);
+    scene.direct(&["a", "b"].map(named), true);
     ask(&mut scene.zone, scene.now, Role::Client, 1, ["a"].map(named).into_iter());
     scene.pass(70);
     let held = |zone: &Zone| ["a", "b"].map(|name| zone.board.get(&named(name)).is_some());
@@ -308,7 +308,7 @@ fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
     // The controller that returns names one of them: the other is held for children from there on.
     scene.zone.on_open(at(scene.now));
     scene.books.open();
-        scene.direct(&[named("a")], true);
+    scene.direct(&[named("a")], true);
     scene.pass(110);
     assert_eq!(held(&scene.zone), [true; 2]);
     scene.pass(40);

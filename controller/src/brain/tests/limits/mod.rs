@@ -3,7 +3,6 @@
 mod learned;
 
 use super::*;
-use plimsoll_core::directive::Headroom;
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::Limit;
 

@@ -5,12 +5,9 @@ mod recovery;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
 use plimsoll_core::report::{CohortKey, Evidence, Outcomes, Side};
-use plimsoll_policy::LimitSource;
 
 use super::*;
-use crate::brain::LimitAnswer;
 use crate::brain::held_policy::AckError;
-use crate::rollout::RolloutError;
 use crate::state::Cause;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
@@ -115,10 +112,6 @@ fn kills_and_lower_modes_of_a_held_policy_apply() {
     assert!(fleet.brain.durable().kill.is_killed());
     fleet.brain.offer(tenants("acme: {}, free: {}"));
     assert!(!fleet.brain.durable().kill.is_killed());
-}
-
-fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
-    fleet.brain.policy().bucket(&bucket()).unwrap().rollout.clone()
 }
 
 /// The requests in the canary cohort that count so far.

@@ -40,4 +40,3 @@ fn start_judges_a_policy_by_the_boosts_of_the_last_tick() {
         fleet.brain.offer(Arc::clone(fleet.brain.policy()));
     }
 }
-

@@ -2,7 +2,6 @@
 
 use plimsoll_core::quota::BucketQuotas;
 
-use super::scripted::Behind;
 use super::*;
 use crate::admin::status::Status;
 

@@ -11,7 +11,6 @@ use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Counts, KeyDefinition, Ledger};
 
 const WEIGHTS: &str = "gold: { weight: 4 }, plain: { weight: 1 }, free: { weight: 0.25 }";
-const NAMES: [&str; 3] = ["gold", "plain", "free"];
 
 fn tenants(listed: &str, floor: u32) -> String {
     format!("tenants: {{ default: {{ weight: 1 }}, {listed} }}\nfairness: {{ min_floor_rps: {floor} }}\n")
@@ -347,24 +346,24 @@ fn listed_tenants_have_room_after_any_number_of_invented_ones() {
 fn aggregator_is_posted_what_it_asked_for_and_nothing_while_it_is_away() {
     let text = format!("buckets: {{ {}: {{ limit: 5 }}, '*': {{ limit: 5 }} }}\n", bucket());
     let mut fleet = Fleet::new(policy(&text), Vec::new());
-    let of = |fleet: &mut Fleet, zone: &Scripted| -> Vec<Bucket> {
+    let of = |fleet: &Fleet, zone: &Scripted| -> Vec<Bucket> {
         let place = (zone.identity.zone.clone(), zone.identity.name.clone());
-        let board = fleet.brain.downstream.aggregators.board_mut(&place).unwrap();
+        let board = &fleet.brain.downstream.aggregators.get(&place).unwrap().board;
         board.iter().map(|(bucket, _)| bucket.clone()).collect()
     };
     let (asker, other) = (Scripted::new("a", 1), Scripted::new("b", 2));
     let asked = Bucket::new("asked").unwrap();
     fleet.brain.on_report(at(0), asker.stream, asking(&asker, 1, vec![asked.clone()])).unwrap();
     fleet.brain.on_report(at(0), other.stream, asking(&other, 1, Vec::new())).unwrap();
-    assert_eq!(of(&mut fleet, &asker), [bucket(), asked.clone()]);
-    assert_eq!(of(&mut fleet, &other), [bucket()]);
+    assert_eq!(of(&fleet, &asker), [bucket(), asked.clone()]);
+    assert_eq!(of(&fleet, &other), [bucket()]);
     let later = asking(&other, 2, vec![asked.clone()]);
     let answered = fleet.brain.on_report(at(10), other.stream, Report { identity: None, ..later });
     assert!(answered.unwrap(), "the streams are woken");
-    assert_eq!(of(&mut fleet, &other), [bucket(), asked], "at once, although the bucket is known");
+    assert_eq!(of(&fleet, &other), [bucket(), asked], "at once, although the bucket is known");
 
     fleet.brain.on_close(at(20), other.stream);
     fleet.brain.on_tick(at(500), 0);
-    assert_eq!(of(&mut fleet, &other), []);
-    assert_eq!(of(&mut fleet, &asker).len(), 2);
+    assert_eq!(of(&fleet, &other), []);
+    assert_eq!(of(&fleet, &asker).len(), 2);
 }

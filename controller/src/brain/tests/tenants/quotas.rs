@@ -2,7 +2,6 @@
 
 use super::scripted::Behind;
 use super::*;
-use crate::admin::status::BucketStatus;
 
 /// A tenant that stays below the limit, and one that asks three times the limit.
 fn beside(behind: Behind) -> Fleet {
