@@ -27,14 +27,12 @@ use serde::{Deserialize, Serialize};
 
 /// The state that a controller keeps across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct DurableState {
     /// The epoch. It grows with every start, and beyond every epoch that a child has seen.
     pub epoch: Epoch,
     /// The fleet's key for coherent coins; without one they draw independently.
     pub coin_key: Option<CoinKey>,
-    /// The texts of the policy in force, with which the next start compares the files; `None` in a state of a build
-    /// that did not save them.
+    /// The texts of the policy in force, with which the next start compares the files; `None` before the first one.
     pub policy: Option<Arc<PolicyTexts>>,
     /// The hash of the policy that is held back, which a restart does not release.
     pub held: Option<String>,

@@ -199,8 +199,8 @@ fn another_version_is_told_from_damage() {
     let directory = tempfile::tempdir().unwrap();
     let good = String::from_utf8(file::encode(&whole()).unwrap()).unwrap();
     for (text, reason) in [
-        (good.replacen(" 1 ", " 2 ", 1), "its format is version 2, and this build reads version 1"),
-        (good.replacen(" 1 ", " x ", 1), "its header is damaged"),
+        (good.replacen(" 2 ", " 1 ", 1), "its format is version 1, and this build reads version 2"),
+        (good.replacen(" 2 ", " x ", 1), "its header is damaged"),
         (good.replacen("\"epoch\":9", "\"epoch\":8", 1), "it is damaged: its checksum is wrong"),
         (
             String::from_utf8(with_checksum(b"{\"epoch\":9}")).unwrap(),
