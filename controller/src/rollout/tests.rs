@@ -210,19 +210,6 @@ fn stale_zone_returns_canary_to_shadow_and_keeps_enforce() {
 }
 
 #[test]
-fn missing_evidence_waits() {
-    let idle = Seen { offered: 0, ..GOOD };
-    let unwatched = Seen { canary_ms: 0, control_ms: 0, ..GOOD };
-    let few = Seen { offered: 2, ..GOOD };
-    for (mode, seen) in
-        [("shadow", idle), ("canary", idle), ("canary", unwatched), ("shadow", few), ("canary", few)]
-    {
-        let mut scene = Scene::new(mode, "  auto_promote: true\n");
-        assert_eq!(scene.run(100, seen), 100, "{mode}");
-    }
-}
-
-#[test]
 fn evidence_of_another_mode_or_during_a_kill_is_dropped() {
     let mut scene = Scene::new("canary", "");
     let bad = Outcomes { offered: 5_000, refused: 5_000, ..Outcomes::default() };

@@ -78,17 +78,6 @@ impl World {
 const CLAIMS: [u64; 2] = [400_000, 1_000_000_000];
 
 #[test]
-fn gate_fails_on_what_twenty_honest_clients_report_whatever_another_one_claims() {
-    for claimed in CLAIMS {
-        // 1 % refused, of which 0.1 % are allowed.
-        let honest = Outcomes { offered: 100, refused: 1, ..Outcomes::default() };
-        let hostile = Outcomes { offered: claimed, ..Outcomes::default() };
-        let mode = World::new(0.001).mode_after_a_minute(&honest, &hostile);
-        assert_eq!(mode, Some(Mode::Shadow), "{claimed} perfect requests hide the failure");
-    }
-}
-
-#[test]
 fn failures_that_one_client_claims_count_for_its_weight_alone() {
     for claimed in CLAIMS {
         let honest = Outcomes { offered: 100, ..Outcomes::default() };

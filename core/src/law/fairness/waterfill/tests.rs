@@ -113,27 +113,6 @@ fn a_warm_one_allocates_nothing() {
     assert_eq!(counted.count_total, 0);
 }
 
-#[test]
-fn rooms_of_three_tenants() {
-    for (demands, expected) in [
-        ([100.0, 100.0, 100.0], [720.0, 180.0, 100.0]), // 4 and 1 parts of what the third does not use
-        ([0.0, 0.0, 0.0], [762.0, 190.0, 48.0]),
-        ([300.0, 300.0, 400.0], [300.0, 300.0, 400.0]), // nothing is left
-        ([300.0, 300.0, 3000.0], [762.0, 300.0, 400.0]), // the parts by weight are 762, 190 and 48
-        ([0.0, 0.0, 3000.0], [762.0, 190.0, 1000.0]),
-    ] {
-        let claims: Vec<Claim> = demands
-            .iter()
-            .zip([4.0, 1.0, 0.25])
-            .map(|(demand, weight)| claim(*demand, weight, 5.0))
-            .collect();
-        let rounded: Vec<f64> = roomy(1000.0, &claims).iter().map(|room| room.round()).collect();
-        assert_eq!(rounded, expected, "{demands:?}");
-    }
-    assert_eq!(roomy(1000.0, &[]), [0.0; 0]);
-    assert_eq!(roomy(0.0, &[claim(0.0, 1.0, 5.0), claim(5.0, 1.0, 5.0)]), [0.0, 0.0]);
-}
-
 /// Any order of magnitude between two powers of ten.
 fn magnitude(exponents: std::ops::Range<f64>) -> impl Strategy<Value = f64> {
     exponents.prop_map(|exponent| 10.0_f64.powf(exponent))
@@ -173,8 +152,6 @@ fn divisions() -> impl Strategy<Value = (f64, Vec<Claim>)> {
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![prop::num::f64::ANY, magnitude(-3.0..6.0), magnitude(295.0..308.0)]
 }
-
-proptest! {}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
