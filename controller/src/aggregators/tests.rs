@@ -22,13 +22,6 @@ fn aggregators(names: &[&str]) -> Aggregators {
     aggregators
 }
 
-#[test]
-fn place_of_a_process_is_found_by_its_id() {
-    let aggregators = aggregators(&["a", "b"]);
-    assert_eq!(aggregators.place_of(InstanceId(2)), Some(&place("b")));
-    assert_eq!(aggregators.place_of(InstanceId(3)), None);
-}
-
 /// Enters a report with `offered` requests of key 0 over `span_ms`, a quarter of them refused.
 fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) {
     let counts = Counts { offered, dropped: offered / 4, ..Counts::ZERO };

@@ -409,24 +409,6 @@ fn boost_that_has_ended_gives_a_warning_from_its_end_on() {
 }
 
 #[test]
-fn the_shipped_examples_are_valid() {
-    let policy = include_str!("../../../cli/src/up/example/policy.yaml");
-    let tenants = include_str!("../../../cli/src/up/example/tenants.yaml");
-    let (policy, warnings) = accepted(policy, tenants);
-    assert_eq!(warnings, [], "everything in them is built");
-    for (name, limit, mode) in [
-        ("checkout", Limit::PerSecond(rate(1000.0)), Mode::Enforce),
-        ("search", Limit::PerSecond(rate(800.0)), Mode::Enforce),
-        ("reports", Limit::PerSecond(rate(100.0)), Mode::Enforce),
-        ("api/x", Limit::Unlimited, Mode::Shadow),
-    ] {
-        let bucket = bucket(&policy, name);
-        assert_eq!((bucket.limit(), bucket.mode), (limit, mode), "{name}");
-    }
-    assert_eq!(policy.tenants().count(), 3);
-}
-
-#[test]
 fn a_large_policy_is_read_in_time_and_one_that_is_too_large_is_not() {
     let mut text = "buckets:\n".to_owned();
     let mut buckets = 0;

@@ -278,27 +278,6 @@ fn an_overtaken_greeting_subtracts_nothing() {
     assert_eq!(counted, 40);
 }
 
-/// Gaps in the numbers are harmless: a later report repeats the counts of a lost one.
-#[test]
-fn a_report_after_a_gap_is_entered_and_older_ones_are_refused() {
-    let report = |seq, offered| Report {
-        seq,
-        time: Some(MonoTime::from_micros(seq)),
-        tallies: [(KeyId(1), tally(offered))].into(),
-        ..Report::default()
-    };
-    let mut books = books();
-    let new = |entered: Entered| entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
-    assert_eq!(enter(&mut books, &report(3, 4)).map(new), Ok(4));
-    assert_eq!(enter(&mut books, &report(9, 30)).map(new), Ok(26));
-    assert_eq!(books.seq(), 9);
-    for (late, offered) in [(9, 30), (9, 31), (8, 29), (4, 5), (0, 30)] {
-        let refused = enter(&mut books, &report(late, offered));
-        assert_eq!(refused, Err(InvalidReport::Late { held: 9, got: late }));
-    }
-    assert_eq!(enter(&mut books, &report(u64::MAX, 31)).map(new), Ok(1));
-}
-
 /// A ledger that moves a key returns its new place, which is used from then on.
 #[test]
 fn counts_follow_a_key_to_its_new_place() {
