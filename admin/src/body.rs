@@ -18,12 +18,11 @@ pub struct ErrorBody {
     /// The reason, in words.
     pub error: String,
     /// The line of the request body that is invalid, from 1, if the error has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<usize>,
 }
 
 /// Returns an answer with this status and an [`ErrorBody`].
-#[must_use]
 pub fn error_response(status: StatusCode, reason: impl ToString) -> Response {
     (status, Json(ErrorBody { error: reason.to_string(), line: None })).into_response()
 }

@@ -28,14 +28,11 @@ pub struct KillOn {
     /// The operator's reason.
     pub reason: Text,
     /// The bucket to kill; absent: the whole fleet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
     /// Seconds after which the kill ends by itself, from 1 to [`TTL_MAX_S`]; absent: it lasts until
     /// [`KillOff`]. Controllers only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_s: Option<u64>,
     /// The operator's name, unverified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Text>,
 }
 
@@ -44,13 +41,10 @@ pub struct KillOn {
 #[serde(deny_unknown_fields)]
 pub struct KillOff {
     /// The bucket to revive; absent: the whole fleet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bucket: Option<Bucket>,
     /// The operator's reason, for the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
     /// The operator's name, unverified.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Text>,
 }
 
@@ -96,7 +90,6 @@ pub struct Claimed {
 
 impl Claimed {
     /// Lists the claims at a process.
-    #[must_use]
     pub fn list(claims: &Claims) -> Vec<Self> {
         let each = claims.iter().map(|(scope, claim)| Self {
             bucket: scope.bucket().cloned(),
@@ -163,7 +156,6 @@ pub struct KillOrder {
 }
 
 /// Returns the error text for a bucket that is not known, with the nearest of those that are.
-#[must_use]
 pub fn unknown_bucket<'a>(bucket: &Bucket, known: impl Iterator<Item = &'a str>) -> String {
     let hint = nearest(bucket.as_str(), known).map_or_else(
         || "`plimsoll rollout status` lists the policy's buckets".to_owned(),
@@ -213,7 +205,6 @@ pub struct DrillLatency {
 
 impl DrillLatency {
     /// Summarizes the latencies of one zone, or of several merged.
-    #[must_use]
     pub fn new(spread: &Spread) -> Self {
         let ms = |share| spread.quantile(share).map(|wait| wait.as_secs_f64() * 1e3);
         Self {
@@ -228,7 +219,6 @@ impl DrillLatency {
 
 impl DrillReport {
     /// Summarizes the latencies of all zones.
-    #[must_use]
     pub fn new(
         drill: u64,
         spreads: &BTreeMap<Zone, Spread>,

@@ -12,7 +12,6 @@ use plimsoll_proto::transport::{Connections, Counts};
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is `localhost`.
-#[must_use]
 pub fn host_and_port(listen: SocketAddr) -> String {
     let host = plimsoll_host::hostname().filter(|host| Name::new(host).is_ok());
     format!("{}:{}", host.as_deref().unwrap_or("localhost"), listen.port())
@@ -30,7 +29,6 @@ pub struct Ports {
 impl Ports {
     /// Allows this many connections without a greeting at the gRPC port, at most half of the descriptors. In all,
     /// it leaves some descriptors to the admin port, by which a lack of them is seen.
-    #[must_use]
     pub fn new(pending_max: usize) -> Self {
         let number = |descriptors| usize::try_from(descriptors).unwrap_or(usize::MAX);
         let limit = descriptors::limit();
@@ -42,7 +40,6 @@ impl Ports {
     }
 
     /// Returns both ports with their names.
-    #[must_use]
     pub fn named(&self) -> NamedPorts {
         vec![("grpc", self.grpc.clone()), ("admin", self.admin.clone())]
     }

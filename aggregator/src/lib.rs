@@ -130,7 +130,7 @@ impl Aggregator {
             result
         });
         let rejected_streams = self.events.rejected_streams.clone();
-        let own = self.zone.with(|zone, _| zone.name().clone());
+        let own = self.zone.with(|zone, _| zone.identity.zone.clone());
         let parent = ParentService::new(self.zone.clone(), closing.clone(), rejected_streams).of_zone(&own);
         let parent = match self.security.certificates() {
             Some(certificates) => parent.secured(certificates.clone()),
@@ -172,10 +172,10 @@ async fn tick(zone: Shared<Zone>, stop: CancellationToken) {
             due = ticks.tick() => {
                 let load = meter.on_tick(due);
                 let (has_news, foreign, cut, claims, others, unprotected) = zone.with(|zone, now| {
-                    load.into_iter().for_each(|load| zone.on_load(load));
-                    let others = zone.take_other_controllers(now);
-                    let unprotected = zone.take_unprotected();
-                    (zone.on_tick(now), zone.take_foreign(), zone.take_cut(), zone.take_kill_claims(now), others, unprotected)
+                    load.into_iter().for_each(|load| zone.schedule.on_load(load));
+                    let others = zone.upstream.leaders.others.take_unlogged(now);
+                    let unprotected = zone.room.refused.take_unlogged();
+                    (zone.on_tick(now), zone.downstream.foreign.take_unlogged(), zone.downstream.sessions.take_cut(), zone.kills.claims_mut().take_unlogged(now), others, unprotected)
                 });
                 for bucket in unprotected {
                     tracing::warn!(%bucket, "bucket without room: it is unprotected, whatever the policy says");

@@ -263,7 +263,6 @@ impl Controller {
     }
 
     /// Returns the state machine, to be read.
-    #[must_use]
     pub fn brain(&self) -> Shared<Brain> {
         self.brain.clone()
     }

@@ -60,8 +60,10 @@ pub const ONE_CLASS_TENANTS: &str = "tenants: { default: { weight: 1.0 } }\n";
 /// The validated policy: limits, tenants and rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    kill_switch: bool,
-    guardrails: bool,
+    /// True if the file kills the whole fleet.
+    pub kill_switch: bool,
+    /// True if a drastic change waits for an acknowledgement.
+    pub guardrails: bool,
     buckets: Buckets,
     quotas: BTreeMap<Name, Arc<Quota>>,
     tenants: Tenants,
@@ -79,16 +81,6 @@ impl Policy {
     /// shape, else one for each bucket and tenant with a wrong value.
     pub fn read(policy: Source<'_>, tenants: Source<'_>) -> Result<(Self, Vec<Warning>), PolicyError> {
         read::read(policy, tenants)
-    }
-
-    /// Returns true if the file sets the kill switch, so that clients refuse nothing.
-    pub const fn kill_switch(&self) -> bool {
-        self.kill_switch
-    }
-
-    /// Returns true if changes with a large effect are held back.
-    pub const fn guardrails(&self) -> bool {
-        self.guardrails
     }
 
     /// Returns the policy of the bucket `name`: under its exact name, else under the longest matching

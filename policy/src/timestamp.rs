@@ -50,14 +50,8 @@ impl UnixSeconds {
     }
 
     /// Returns the time so many seconds after 1970, or before it if negative; clamped to the years 0 to 9999.
-    pub const fn from_secs(seconds: i64) -> Self {
-        Self(if seconds < RANGE_S.0 {
-            RANGE_S.0
-        } else if seconds > RANGE_S.1 {
-            RANGE_S.1
-        } else {
-            seconds
-        })
+    pub fn from_secs(seconds: i64) -> Self {
+        Self(seconds.clamp(RANGE_S.0, RANGE_S.1))
     }
 
     /// Seconds since 1970, negative before.

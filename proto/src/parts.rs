@@ -44,7 +44,6 @@ pub struct Part {
 }
 
 /// Splits a message into parts, which are encoded when they are sent.
-#[must_use]
 pub fn encode_directives(message: Message) -> Parts {
     Parts { message, next_chunk: 0, done: false }
 }
@@ -100,7 +99,6 @@ impl Iterator for Parts {
 
 impl Part {
     /// Returns the length of the encoded message in bytes.
-    #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.head.encoded_len() + self.encoded_chunks().map(|chunk| chunk.bytes.len()).sum::<usize>()
     }

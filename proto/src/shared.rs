@@ -28,7 +28,6 @@ impl<S> Clone for Shared<S> {
 
 impl<S> Shared<S> {
     /// Wraps a state machine and starts its clock.
-    #[must_use]
     pub fn new(state: S) -> Self {
         let inner =
             Inner { state: Mutex::new(state), origin: Instant::now(), changes: watch::Sender::new(()) };
@@ -36,7 +35,6 @@ impl<S> Shared<S> {
     }
 
     /// Returns the current time of the state machine's clock.
-    #[must_use]
     pub fn now(&self) -> MonoTime {
         MonoTime::from_elapsed(self.inner.origin.elapsed())
     }
@@ -57,7 +55,6 @@ impl<S> Shared<S> {
 
     /// Returns a receiver that sees every [`notify`](Self::notify) from now on; several in a row count as
     /// one.
-    #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
         self.inner.changes.subscribe()
     }

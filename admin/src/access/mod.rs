@@ -4,8 +4,6 @@
 mod credential;
 mod limiter;
 mod local_caller;
-#[cfg(feature = "testing")]
-pub mod matrix;
 mod quota_rights;
 mod refusal;
 mod role;
@@ -68,13 +66,11 @@ pub struct Accepted {
 
 impl Accepted {
     /// Returns the name of the token.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.token.name.as_str()
     }
 
     /// Returns true if the token has this right for a key at the Redis port of a quota server.
-    #[must_use]
     pub fn has_right(&self, right: QuotaRight, key: &[u8]) -> bool {
         let Token { role, rights, .. } = &self.token;
         rights.as_ref().map_or_else(|| role.has_right(right), |rights| rights.allow(right, key))
@@ -83,19 +79,16 @@ impl Accepted {
 
 impl Access {
     /// Begins with no refusals.
-    #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { inner: Arc::new(Inner { rules, refusals: Refusals::default() }) }
     }
 
     /// Returns the accepted tokens, if there are any.
-    #[must_use]
     pub fn tokens(&self) -> Option<&TokenFile> {
         self.inner.rules.tokens.as_ref()
     }
 
     /// Returns true if programs on this machine are admins without a token.
-    #[must_use]
     pub fn is_open_on_loopback(&self) -> bool {
         self.inner.rules.open_on_loopback
     }
@@ -110,7 +103,6 @@ impl Access {
     }
 
     /// Returns the refused requests by reason.
-    #[must_use]
     pub fn refused(&self) -> Vec<(&'static str, u64)> {
         self.inner.refusals.counts()
     }
@@ -183,13 +175,11 @@ impl Access {
     }
 
     /// Counts a command that an accepted token has no right to, logs it within bounds, and returns the error with its reason.
-    #[must_use]
     pub fn deny_command(&self, from: IpAddr, command: &str, reason: String) -> String {
         self.inner.refusals.answer(from, Needed::Right, (command, ""), &Refusal::Right(reason)).error
     }
 
     /// Returns true if a token that a connection presented is accepted now.
-    #[must_use]
     pub fn still_accepts(&self, accepted: &Accepted) -> bool {
         let tokens = self.inner.rules.tokens.as_ref().map(TokenFile::tokens);
         tokens.is_some_and(|tokens| tokens.entries().contains(&accepted.token))

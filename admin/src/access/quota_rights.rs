@@ -37,7 +37,6 @@ pub struct InvalidQuotaRights;
 
 impl QuotaRight {
     /// The name as in a tokens file.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Take => "take",

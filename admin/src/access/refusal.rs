@@ -165,7 +165,6 @@ impl Needed<'_> {
 
 impl Denied {
     /// Returns true if the address has presented too many wrong tokens.
-    #[must_use]
     pub fn is_limited(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }

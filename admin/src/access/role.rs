@@ -34,7 +34,6 @@ pub struct Caller {
 
 impl Role {
     /// The name as in a tokens file.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -56,7 +55,6 @@ impl Caller {
 
     /// Returns the name under which an order is kept: that of the token. A caller without a token is named as the
     /// order states.
-    #[must_use]
     pub fn by(&self, stated: Option<Text>) -> Option<Text> {
         if &*self.name == Self::LOOPBACK { stated } else { Text::new(&self.name).ok() }
     }

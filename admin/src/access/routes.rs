@@ -45,19 +45,16 @@ pub enum Needs {
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// No routes.
-    #[must_use]
     pub fn new() -> Self {
         Self { entries: Vec::new() }
     }
 
     /// Adds a route that changes nothing, for every role.
-    #[must_use]
     pub fn viewer<T: 'static>(self, method: Method, path: &'static str, handler: impl Handler<T, S>) -> Self {
         self.with(Route { method, path, needs: Needs::Role(Role::Viewer) }, handler)
     }
 
     /// Adds a route for operators and admins.
-    #[must_use]
     pub fn operator<T: 'static>(
         self,
         method: Method,
@@ -68,7 +65,6 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     }
 
     /// Adds a route for admins.
-    #[must_use]
     pub fn admin<T: 'static>(self, method: Method, path: &'static str, handler: impl Handler<T, S>) -> Self {
         self.with(Route { method, path, needs: Needs::Role(Role::Admin) }, handler)
     }
@@ -93,7 +89,6 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
 impl Routes {
     /// Adds the routes of another part.
-    #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
         self
@@ -140,8 +135,14 @@ async fn check(State((access, needed)): State<(Access, Role)>, mut request: Requ
     }
 }
 
+/// The line of a table of all routes.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, self.path)
+        let Self { method, path, needs } = self;
+        match needs {
+            Needs::Nothing => write!(f, "{method} {path} nothing"),
+            Needs::Metrics => write!(f, "{method} {path} metrics"),
+            Needs::Role(role) => write!(f, "{method} {path} {role}"),
+        }
     }
 }

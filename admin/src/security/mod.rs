@@ -139,13 +139,11 @@ impl SecurityArgs {
 
 impl Opened {
     /// Returns the rules of the admin port.
-    #[must_use]
     pub const fn access(&self) -> &Access {
         &self.access
     }
 
     /// Returns the certificates for the gRPC port; `None`: it speaks plaintext.
-    #[must_use]
     pub const fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
@@ -189,7 +187,6 @@ impl Opened {
     }
 
     /// Returns the state for `/status`.
-    #[must_use]
     pub fn status(&self) -> SecurityStatus {
         SecurityStatus::of(self, SystemTime::now())
     }

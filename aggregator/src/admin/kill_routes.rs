@@ -91,7 +91,7 @@ fn kill_status(zone: &Zone) -> KillStatus {
         KillState {
             generation,
             killed: generation.is_killed(),
-            ordered_below: zone.is_kill_ordered_below(&scope),
+            ordered_below: zone.kills.is_ordered_below(&scope),
             ..KillState::default()
         }
     };
@@ -102,8 +102,8 @@ fn kill_status(zone: &Zone) -> KillStatus {
         buckets: buckets.map(|bucket| (bucket.clone(), state(Scope::Bucket(bucket)))).collect(),
         in_shadow: Vec::new(),
         away: Vec::new(),
-        killed_locally: zone.killed_locally(),
-        claims: Claimed::list(zone.kill_claims()),
+        killed_locally: zone.downstream.killed_locally(),
+        claims: Claimed::list(zone.kills.claims()),
         saved: true,
     }
 }

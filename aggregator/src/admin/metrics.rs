@@ -103,14 +103,14 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "Unix time, by this machine's clock, at which the controller last covered a roll-up of this zone; 0 if it never \
              did.",
             |s| {
-                let updated = s.zone.upstream_age(s.now).and_then(|age| SystemTime::now().checked_sub(age));
+                let updated = s.zone.upstream.freshness.age(s.now).and_then(|age| SystemTime::now().checked_sub(age));
                 let updated = updated.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-                rows([([s.zone.name().as_str()], updated.unwrap_or_default())])
+                rows([([s.zone.identity.zone.as_str()], updated.unwrap_or_default())])
             },
         )
         .first(),
         M::gauge("plimsoll_children", &[], "Children (clients and aggregators) with a stream.", |s| {
-            one(s.zone.sessions().connected_count())
+            one(s.zone.sessions().connected)
         }),
         M::gauge(
             "plimsoll_clients_in_other_zones",
@@ -139,22 +139,22 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "plimsoll_warming_up",
             &[],
             "1 while the aggregator waits for its children after a restart.",
-            |s| one(s.zone.is_warming_up()),
+            |s| one(s.zone.warmup.withholds()),
         ),
         M::gauge("plimsoll_epoch", &[], "Highest controller epoch applied; 0 before the first.", |s| {
-            one(s.zone.epoch().map_or(0, |epoch| epoch.0))
+            one(s.zone.upstream.epoch().map_or(0, |epoch| epoch.0))
         }),
         M::gauge(
             "plimsoll_controller_conflict",
             &[],
             "1 while children or the parent name a second controller at the epoch of the one in force.",
-            |s| one(s.zone.other_controllers().has_rival(s.now)),
+            |s| one(s.zone.upstream.leaders.others.has_rival(s.now)),
         ),
         M::gauge(
             "plimsoll_epoch_claims",
             &[],
             "Children that claim a later epoch than the one in force, without effect.",
-            |s| one(s.zone.other_controllers().iter(s.now).filter(|(_, seen)| !seen.is_rival).count()),
+            |s| one(s.zone.upstream.leaders.others.iter(s.now).filter(|(_, seen)| !seen.is_rival).count()),
         ),
         M::gauge(
             "plimsoll_kill_generation",
@@ -166,19 +166,19 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "plimsoll_kill_claims",
             &[],
             "Scopes of which a child holds a higher kill generation without an order; it stays in shadow.",
-            |s| one(s.zone.kill_claims().iter().count()),
+            |s| one(s.zone.kills.claims().iter().count()),
         ),
         M::counter(
             "plimsoll_kill_claims_total",
             &[],
             "Kill generations that no order explained and that were higher than those before.",
-            |s| one(s.zone.kill_claims().ignored()),
+            |s| one(s.zone.kills.claims().ignored),
         ),
         M::gauge(
             "plimsoll_clients_killed_locally",
             &[],
             "Connected clients that a kill file stops from refusing, also those of aggregators below.",
-            |s| one(s.zone.killed_locally()),
+            |s| one(s.zone.downstream.killed_locally()),
         ),
         M::gauge(
             "plimsoll_clocks_distrusted",
@@ -203,7 +203,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             "plimsoll_buckets_unprotected",
             &[],
             "Buckets without room, which are unprotected whatever the policy says; 64 of them are told apart.",
-            |s| one(s.zone.unprotected().count()),
+            |s| one(s.zone.room.refused.iter().count()),
         ),
         M::counter(
             "plimsoll_directives_rejected_total",
@@ -237,7 +237,7 @@ fn table<'a>() -> Vec<Metric<Source<'a>>> {
             &[],
             "Requests in reports that are no evidence for a gate: late, of a bucket or mode that the child does not have, \
              above its weight, or without room.",
-            |s| one(s.zone.evidence_left_out()),
+            |s| one(s.zone.upstream.evidence.left_out()),
         ),
         M::counter(
             "plimsoll_keys_rejected_total",

@@ -20,7 +20,6 @@ use status::Status;
 
 /// Returns the descriptions of all metrics of the admin port. Not part of the API.
 #[doc(hidden)]
-#[must_use]
 pub fn described() -> Vec<About> {
     metrics::described()
 }

@@ -104,18 +104,18 @@ impl Status {
     /// Reads the state of a zone.
     pub fn of(zone: &Zone, now: MonoTime) -> Self {
         Self {
-            zone: zone.name().to_string(),
-            epoch: zone.epoch().map(|epoch| epoch.0),
-            other_controllers: OtherController::list(zone.other_controllers(), now),
+            zone: zone.identity.zone.to_string(),
+            epoch: zone.upstream.epoch().map(|epoch| epoch.0),
+            other_controllers: OtherController::list(&zone.upstream.leaders.others, now),
             refused_children: Vec::new(),
             security: SecurityStatus::default(),
             kill_generation: zone.kills().fleet().0,
-            upstream_age_s: zone.upstream_age(now).map(|age| age.as_secs_f64()),
-            quiet: zone.is_warming_up(),
+            upstream_age_s: zone.upstream.freshness.age(now).map(|age| age.as_secs_f64()),
+            quiet: zone.warmup.withholds(),
             buckets: limited(zone, now).into_iter().chain(unlisted(zone)).collect(),
-            unprotected: zone.unprotected().cloned().collect(),
-            killed_locally: zone.killed_locally(),
-            kill_claims: Claimed::list(zone.kill_claims()),
+            unprotected: zone.room.refused.iter().map(|(bucket, _)| bucket.clone()).collect(),
+            killed_locally: zone.downstream.killed_locally(),
+            kill_claims: Claimed::list(zone.kills.claims()),
             clients: children(zone, now, Role::Client),
             aggregators: children(zone, now, Role::Aggregator),
         }
@@ -140,7 +140,7 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
 
 /// Every bucket with a limit.
 pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
-    let limited = zone.board().iter().filter(|(_, posted)| posted.terms().limit.shown().is_some());
+    let limited = zone.board.iter().filter(|(_, posted)| posted.terms().limit.shown().is_some());
     let each = limited.map(|(bucket, posted)| {
         let hold_rps = posted.terms().hold.map(Rate::per_second);
         let mode = zone.kills().mode(bucket, posted.terms());
@@ -159,7 +159,7 @@ pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStat
 
 /// The first buckets that clients ask for and no policy names.
 fn unlisted(zone: &Zone) -> impl Iterator<Item = (Bucket, BucketStatus)> {
-    let each = zone.board().iter().filter_map(|(bucket, posted)| {
+    let each = zone.board.iter().filter_map(|(bucket, posted)| {
         let clients = zone
             .sessions()
             .connected()

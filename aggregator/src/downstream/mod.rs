@@ -119,7 +119,7 @@ impl Downstream {
 
     /// The number of children with a stream.
     pub(crate) fn connected(&self) -> u32 {
-        u32::try_from(self.sessions.connected_count()).unwrap_or(u32::MAX)
+        u32::try_from(self.sessions.connected).unwrap_or(u32::MAX)
     }
 
     /// The number of connected clients, also of aggregators below.
@@ -136,7 +136,7 @@ impl Downstream {
 
     /// The number of clients that share the guards.
     pub(crate) fn clients(&self, now: MonoTime) -> usize {
-        let children = self.sessions.connected_count() + self.sessions.left_within(now, LEFT_GRACE);
+        let children = self.sessions.connected + self.sessions.left_within(now, LEFT_GRACE);
         children.saturating_sub(self.aggregators.within(now, LEFT_GRACE))
     }
 

@@ -31,7 +31,7 @@ impl FastLoop {
         {
             // Slots are reused by other keys, whose counts say nothing about this bucket.
             keys.slots.clear();
-            keys.headroom = BucketHeadroom::new();
+            keys.headroom = BucketHeadroom::default();
         }
         let (keys, pool, cut) = match posted.terms().limit {
             Limit::Unlimited | Limit::Unknown => {

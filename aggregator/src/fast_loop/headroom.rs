@@ -10,7 +10,7 @@ use plimsoll_core::report::Counts;
 use super::client_directives::rounded;
 
 /// The state of one bucket.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BucketHeadroom {
     excess: FirstExcess,
     grants: Grants,
@@ -23,17 +23,6 @@ pub(super) struct BucketHeadroom {
 }
 
 impl BucketHeadroom {
-    pub(super) fn new() -> Self {
-        Self {
-            excess: FirstExcess::default(),
-            grants: Grants::default(),
-            slack: Slack::default(),
-            depth: LearnedDepth::default(),
-            room: 0.0,
-            directed: None,
-        }
-    }
-
     /// Accounts for a directive: clients have `room`, and `offered` is what they offer just now. Returns true
     /// if a first excess may still pass.
     pub(super) fn on_directive(&mut self, now: MonoTime, room: f64, offered: f64) -> bool {

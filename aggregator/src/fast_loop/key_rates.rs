@@ -25,7 +25,7 @@ impl ReportSpan {
 }
 
 /// The traffic of one key.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyRates {
     pub(crate) window: Window,
     /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. As of the latest
@@ -43,18 +43,6 @@ pub(crate) struct KeyRates {
 }
 
 impl KeyRates {
-    pub(crate) fn new(young_until: Option<MonoTime>) -> Self {
-        Self {
-            window: Window::default(),
-            offered: 0.0,
-            period: Counts::ZERO,
-            room: 0.0,
-            slack: Slack::default(),
-            used: false,
-            young_until,
-        }
-    }
-
     #[inline]
     pub(crate) fn add(&mut self, report: &ReportSpan, counts: Counts) {
         let offered = counts.offered as f64;

@@ -52,7 +52,7 @@ pub(crate) struct FastLoop {
 }
 
 /// The keys of one bucket.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct BucketKeys {
     by_tenant: BTreeMap<Tenant, u32>,
     /// True if the latest directive carried rates, so that the controller leads this bucket.
@@ -60,13 +60,6 @@ struct BucketKeys {
     /// The slot of each key with a directive, as of the latest directive.
     slots: Vec<u32>,
     headroom: BucketHeadroom,
-}
-
-impl BucketKeys {
-    fn new() -> Self {
-        let headroom = BucketHeadroom::new();
-        Self { by_tenant: BTreeMap::new(), led: false, slots: Vec::new(), headroom }
-    }
 }
 
 /// The state of the zone that a directive depends on.
@@ -110,12 +103,10 @@ impl FastLoop {
     }
 
     fn track(&mut self, line: KeyId, key: &Key, young_until: Option<MonoTime>) {
-        let new = || BucketKeys::new();
-        let keys = self.buckets.entry(key.bucket.clone()).or_insert_with(new);
+        let keys = self.buckets.entry(key.bucket.clone()).or_default();
         keys.by_tenant.insert(key.tenant.clone(), line.0);
-        let new = || KeyRates::new(None);
-        self.rates.resize_with(self.rates.len().max(line.index() + 1), new);
-        self.rates[line.index()] = KeyRates::new(young_until);
+        self.rates.resize_with(self.rates.len().max(line.index() + 1), KeyRates::default);
+        self.rates[line.index()] = KeyRates { young_until, ..KeyRates::default() };
     }
 
     /// Ends the tracking of a tenant that is forgotten or listed no more.
@@ -173,8 +164,7 @@ impl FastLoop {
 
     /// Takes a directive of the parent, which has been applied to `posted`.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
-        let new = || BucketKeys::new();
-        let keys = self.buckets.entry(directive.bucket.clone()).or_insert_with(new);
+        let keys = self.buckets.entry(directive.bucket.clone()).or_default();
         // A few keys without rates show nothing about the others: a key that is new to the controller has
         // none yet.
         let has_rates = directive.keys.iter().any(|key| key.values.rate.is_some());

@@ -10,7 +10,7 @@ mod subscriptions;
 use plimsoll_core::directive::{Directives, Epoch, Leader, Sequence, StaleDirective};
 use plimsoll_core::exchange::sessions::Sessions;
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Batches, InstanceId, Outbox, Report, Weighing};
+use plimsoll_core::report::{InstanceId, Outbox, Report, Weighing};
 
 use freshness::Freshness;
 use leaders::Leaders;
@@ -19,7 +19,7 @@ use rollups::Rollups;
 use subscriptions::Subscriptions;
 
 /// The parent of one aggregator: a controller, or an aggregator on the path to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Upstream {
     has_greeted: bool,
     /// Controller and sequence number of the latest directives.
@@ -38,18 +38,7 @@ pub(crate) struct Upstream {
 
 impl Upstream {
     pub(crate) fn new(buckets_max: usize) -> Self {
-        Self {
-            has_greeted: false,
-            sequence: Sequence::default(),
-            policy_hash: None,
-            leaders: Leaders::default(),
-            freshness: Freshness::default(),
-            rollups: Rollups::default(),
-            reported_modes: ReportedModes::default(),
-            subscriptions: Subscriptions::new(buckets_max),
-            outbox: Outbox::default(),
-            evidence: Weighing::default(),
-        }
+        Self { subscriptions: Subscriptions::new(buckets_max), ..Self::default() }
     }
 
     /// A new stream begins. Evidence that no parent has received may be of a stage that is over, so it is
@@ -74,7 +63,7 @@ impl Upstream {
         self.freshness.on_report(now, report.seq);
         self.leaders.fill(now, self.leader(), report);
         if report.time.is_some() {
-            report.evidence = Batches::one(report.seq, self.evidence.take());
+            report.evidence = self.evidence.take();
             self.rollups.sent(report.seq, sessions);
         }
     }

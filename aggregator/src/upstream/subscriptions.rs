@@ -9,7 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 
 /// The buckets that are held because children ask for them, up to a bound. The buckets that the policy names
 /// are not among them: the parent sends those without being asked.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     max: usize,
     /// The time at which a child was last subscribed to each, or at which it was held for another reason.

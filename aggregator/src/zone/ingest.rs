@@ -68,7 +68,6 @@ impl Zone {
         instance: InstanceId,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let before = self.downstream.sessions.by_stream(stream).map(|child| child.books.seq());
         let mut aggregator = self.downstream.aggregators.by_instance.get_mut(&instance);
         let is_aggregator = aggregator.is_some();
         let mut ingest = Ingest {
@@ -88,14 +87,14 @@ impl Zone {
             is_last: !report.more,
         };
         let entered = self.downstream.sessions.enter(now, stream, report, &mut ingest);
-        let (before, entered) = before.zip(entered).ok_or(StreamRejected::Unknown)?;
+        let entered = entered.ok_or(StreamRejected::Unknown)?;
         // Evidence of a late report may be of a stage that is over.
         let has_evidence = !ingest.is_all_late;
         self.counters.late += ingest.finish();
         if let Some(aggregator) = aggregator.filter(|_| !report.more) {
             aggregator.on_report(report);
         }
-        for (cohort, outcomes) in report.evidence.after(before) {
+        for (cohort, outcomes) in report.evidence.iter() {
             let bucket = &cohort.bucket;
             let mode = self.board.get(bucket).map(|posted| self.kills.mode(bucket, posted.terms()));
             let child = self.downstream.sessions.get(instance);

@@ -2,7 +2,7 @@
 //! waits for.
 
 use plimsoll_core::kill::drill::{Drill, DrillTiming, DueChild};
-use plimsoll_core::kill::{Claims, KillClaim, KilledBucketsFull, Kills, Scope};
+use plimsoll_core::kill::{KilledBucketsFull, Kills, Scope};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, InstanceId, Report, Role};
 
@@ -36,16 +36,6 @@ impl Zone {
         self.kills.kills()
     }
 
-    /// Returns true if an aggregator below orders the kill of a scope, and the controller has not confirmed it.
-    pub(crate) fn is_kill_ordered_below(&self, scope: &Scope) -> bool {
-        self.kills.is_ordered_below(scope)
-    }
-
-    /// The number of connected clients, also of aggregators below, that are killed locally.
-    pub(crate) fn killed_locally(&self) -> u32 {
-        self.downstream.killed_locally()
-    }
-
     /// Begins a drill among the children.
     pub fn begin_drill(&mut self, now: MonoTime) -> Drill {
         self.kills.begin_drill(now, Some(&self.identity.zone), due_children(&self.downstream))
@@ -54,16 +44,6 @@ impl Zone {
     /// The replies to the latest drill.
     pub const fn drill_timing(&self) -> &DrillTiming {
         self.kills.timing()
-    }
-
-    /// The generations that children claim without an order, with the names of those that made them.
-    pub const fn kill_claims(&self) -> &Claims {
-        self.kills.claims()
-    }
-
-    /// Takes the claims to log.
-    pub(crate) fn take_kill_claims(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
-        self.kills.claims_mut().take_unlogged(now)
     }
 
     /// Takes the generations, orders and drill in a child's report. A client starts no drill. Returns true if

@@ -16,15 +16,13 @@ mod tests;
 pub use bounds::{Bounds, Counters};
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use plimsoll_core::directive::{Board, Epoch};
+use plimsoll_core::directive::Board;
 use plimsoll_core::exchange::Child;
-use plimsoll_core::exchange::other_controllers::{OtherControllers, Sighting};
 use plimsoll_core::exchange::sessions::{Head, Sessions};
 use plimsoll_core::kill::KillRelay;
 use plimsoll_core::law::Parameters;
-use plimsoll_core::names::{Bucket, Key, Name, Zone as ZoneName};
+use plimsoll_core::names::{Bucket, Key};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Counts, Identity};
 
@@ -33,7 +31,6 @@ use crate::downstream::{Downstream, is_foreign};
 use crate::fast_loop::{Context, FastLoop};
 use crate::key_counts::KeyCounts;
 use crate::schedule::Schedule;
-use crate::schedule::report_interval::Load;
 use crate::upstream::Upstream;
 use crate::warmup::Warmup;
 
@@ -44,22 +41,22 @@ use room::Room;
 /// The state of one aggregator. Each field holds one concern; the zone sequences them.
 #[derive(Debug)]
 pub struct Zone {
-    identity: Identity,
+    pub(crate) identity: Identity,
     parameters: Parameters,
     /// The directives in force, as the parent sent them.
-    board: Board,
-    keys: KeyCounts,
+    pub(crate) board: Board,
+    pub(crate) keys: KeyCounts,
     /// Empty except while a report is merged.
     buffer: EntryBuffer,
     fast_loop: FastLoop,
     pub(crate) schedule: Schedule,
-    warmup: Warmup,
-    downstream: Downstream,
-    upstream: Upstream,
-    room: Room,
-    counters: Counters,
+    pub(crate) warmup: Warmup,
+    pub(crate) downstream: Downstream,
+    pub(crate) upstream: Upstream,
+    pub(crate) room: Room,
+    pub(crate) counters: Counters,
     admissions: Admissions,
-    kills: KillRelay,
+    pub(crate) kills: KillRelay,
     /// The modes whose evidence counts.
     modes: Modes,
 }
@@ -109,12 +106,6 @@ impl Zone {
             self.direct(now, false);
         }
         self.has_downstream_changes() || is_warm
-    }
-
-    /// Takes the load of the process. An overloaded aggregator asks its children for fewer reports and sends
-    /// them the fast loop's directives less often; decisions pass at once all the same.
-    pub fn on_load(&mut self, load: Load) {
-        self.schedule.on_load(load);
     }
 
     /// Computes the directives for clients, and for child aggregators if that is due or `from_parent` is true
@@ -192,11 +183,6 @@ impl Zone {
         self.fast_loop.is_on_hold(bucket, self.is_led(now))
     }
 
-    /// The name of the zone.
-    pub const fn name(&self) -> &ZoneName {
-        &self.identity.zone
-    }
-
     /// The sessions of all children, including those that are away but remembered.
     pub const fn sessions(&self) -> &Sessions {
         &self.downstream.sessions
@@ -204,18 +190,7 @@ impl Zone {
 
     /// The number of connected clients that name another zone.
     pub fn foreign_clients(&self) -> usize {
-        self.sessions().connected().filter(|child| is_foreign(self.name(), &child.identity)).count()
-    }
-
-    /// Takes the services that began to name another zone since the last call, each with that zone.
-    pub(crate) fn take_foreign(&mut self) -> Vec<(Name, ZoneName)> {
-        self.downstream.foreign.take_unlogged()
-    }
-
-    /// Takes the children that reported requests which they cannot have decided, each with the number of those so
-    /// far.
-    pub(crate) fn take_cut(&mut self) -> Vec<(Identity, u64)> {
-        self.downstream.sessions.take_cut()
+        self.sessions().connected().filter(|child| is_foreign(&self.identity.zone, &child.identity)).count()
     }
 
     /// The loss and error counters.
@@ -233,16 +208,6 @@ impl Zone {
         self.keys.lines.iter()
     }
 
-    /// Returns true while the aggregator waits for its children after a restart.
-    pub fn is_warming_up(&self) -> bool {
-        self.warmup.withholds()
-    }
-
-    /// The directives in force.
-    pub const fn board(&self) -> &Board {
-        &self.board
-    }
-
     /// Returns true if a child has subscribed to a bucket or the controller has sent directives for it.
     pub fn knows(&self, bucket: &Bucket) -> bool {
         self.upstream.subscriptions.contains(bucket) || self.board.get(bucket).is_some()
@@ -251,41 +216,5 @@ impl Zone {
     /// The buckets that are known.
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
         self.upstream.subscriptions.iter().chain(self.board.iter().map(|(bucket, _)| bucket))
-    }
-
-    /// The buckets that found no room: their requests are admitted, whatever the policy says.
-    pub fn unprotected(&self) -> impl Iterator<Item = &Bucket> {
-        self.room.refused.iter().map(|(bucket, _)| bucket)
-    }
-
-    /// Takes the buckets that began to find no room since the last call.
-    pub(crate) fn take_unprotected(&mut self) -> Vec<Bucket> {
-        self.room.refused.take_unlogged()
-    }
-
-    /// The highest epoch applied.
-    pub fn epoch(&self) -> Option<Epoch> {
-        self.upstream.epoch()
-    }
-
-    /// Requests whose outcomes were left out of the evidence for gates.
-    pub(crate) const fn evidence_left_out(&self) -> u64 {
-        self.upstream.evidence.left_out()
-    }
-
-    /// The controllers other than the one in force that children or the parent name.
-    pub(crate) const fn other_controllers(&self) -> &OtherControllers {
-        &self.upstream.leaders.others
-    }
-
-    /// Takes the other controllers that are due for the log.
-    pub(crate) fn take_other_controllers(&mut self, now: MonoTime) -> Vec<(String, Sighting)> {
-        self.upstream.leaders.others.take_unlogged(now)
-    }
-
-    /// The time since the controller last covered a roll-up, including the delays of every hop; `None` if it
-    /// never did.
-    pub fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
-        self.upstream.freshness.age(now)
     }
 }

@@ -19,8 +19,8 @@ const SWEEP_IF_FULL: Duration = Duration::from_secs(1);
 
 /// The buckets without room, and the search for idle ones.
 #[derive(Debug)]
-pub(super) struct Room {
-    pub(super) refused: LatestNames,
+pub(crate) struct Room {
+    pub(crate) refused: LatestNames,
     per_client_max: usize,
     swept: MonoTime,
 }

@@ -169,6 +169,8 @@ mod tests {
         let mut status = serde_json::json!({
             "entry": "b", "limit_rps": 100.0, "learned": null, "queried": null, "mode": "enforce", "killed": false,
             "file_mode": "enforce", "pending_mode": null, "balance": 0.0, "released_rps": 0.0, "candidate": null,
+            "clients_unapplied": 0, "latency_unreported": false, "unheard_rps": 0.0, "quota_dropped_rps": 0.0,
+            "quota_repeated_rps": 0.0, "quota_dropped": 0, "would_quota_dropped": 0, "quota_repeated": 0,
             "tenants": {}, "offered_rps": 0.0, "allocated_rps": 0.0, "law_ratio": null, "drop_reason": null, "offered": 0, "admitted": 0, "dropped": 0, "guard_dropped": 0, "would_dropped": 0,
         });
         for (name, count) in counts {

@@ -47,7 +47,6 @@ mod process;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
-#[path = "../../../controller/src/prometheus/tests/real.rs"]
 mod prometheus;
 #[cfg(test)]
 #[allow(dead_code)] // the measuring program uses the rest

@@ -11,7 +11,7 @@ use plimsoll_core::exchange::Child;
 use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::MonoTime;
-use plimsoll_core::report::{Batches, Counts, Evidence, Report, Role};
+use plimsoll_core::report::{Counts, Evidence, Report, Role};
 
 use super::{ONLY, Published, REPORT_INTERVAL_DEFAULT, Subscription};
 use crate::subscription::assignment::EndpointId;
@@ -165,7 +165,7 @@ impl Subscription {
             let cohort = stance.map(|stance| (stance.mode, stance.division()));
             self.evidence.collect(&self.table, at, bucket, cohort, &mut collected);
         }
-        report.evidence = Batches::one(report.seq, collected);
+        report.evidence = collected;
     }
 }
 

@@ -26,7 +26,6 @@ pub struct AggregatorStatus {
     /// Seconds since its last report, while others reported; of an expired one, since its last report.
     pub silent_s: f64,
     /// The share of its parts of limits that is divided among the others, from 0 to 1.
-    #[serde(default)]
     pub released: f64,
     /// True without a report for so long that buckets in canary return to shadow, and of an expired one.
     pub stale: bool,

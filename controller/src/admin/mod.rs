@@ -128,7 +128,6 @@ fn conflict(reason: impl ToString) -> Refused {
 
 /// Returns the descriptions of all metrics. Not part of the API.
 #[doc(hidden)]
-#[must_use]
 pub fn described() -> Vec<About> {
     metrics::described()
 }

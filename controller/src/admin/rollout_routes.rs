@@ -60,10 +60,8 @@ pub struct Promote {
     /// The entry.
     pub entry: String,
     /// The target stage; the next one if absent.
-    #[serde(default)]
     pub to: Option<Mode>,
     /// The reason to promote it although the gate does not pass.
-    #[serde(default)]
     pub force: Option<Text>,
 }
 
@@ -74,7 +72,6 @@ pub struct Abort {
     /// The entry.
     pub entry: String,
     /// The reason.
-    #[serde(default)]
     pub reason: Option<Text>,
 }
 

@@ -26,19 +26,14 @@ pub struct Status {
     /// The controller's epoch.
     pub epoch: u64,
     /// The controller's process, as directives name it.
-    #[serde(default)]
     pub instance: String,
     /// The controller that leads in place of this one, which then sends no values; null if this one leads.
-    #[serde(default)]
     pub lost_lead: Option<OtherController>,
     /// Other controllers that aggregators and clients name.
-    #[serde(default)]
     pub other_controllers: Vec<OtherController>,
     /// Aggregators, and other processes, that are refused again and again.
-    #[serde(default)]
     pub refused_children: Vec<RefusedChild>,
     /// The certificates and tokens of this controller.
-    #[serde(default)]
     pub security: SecurityStatus,
     /// The hash of the policy in force.
     pub policy_hash: String,
@@ -50,21 +45,16 @@ pub struct Status {
     /// aggregators counts at each of them.
     pub killed_locally: u32,
     /// Kill generations that aggregators or clients hold without an order; they kill nothing elsewhere.
-    #[serde(default)]
     pub kill_claims: Vec<Claimed>,
     /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
-    #[serde(default)]
     pub unprotected: Vec<Bucket>,
     /// The latest names of buckets that clients ask for and the policy does not cover, at most 64.
-    #[serde(default)]
     pub unlisted: Vec<UnlistedStatus>,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
     /// Why the state is not the one that the fleet knew, until an operator acknowledges it; null if it is.
-    #[serde(default)]
     pub state_lost: Option<String>,
     /// Connected clients, as their aggregators report them.
-    #[serde(default)]
     pub clients: u32,
     /// Why the state cannot be saved; null if it can.
     pub state_unsaved: Option<String>,
@@ -116,12 +106,10 @@ pub struct BucketStatus {
     pub killed: bool,
     /// Connected clients that carry out less than this mode: those that are killed locally, and those that hold a kill
     /// which this controller does not know.
-    #[serde(default)]
     pub clients_unapplied: u32,
     /// The mode in the policy file.
     pub file_mode: Option<Mode>,
     /// True if the gate out of canary compares no latency, because no instance reports it.
-    #[serde(default)]
     pub latency_unreported: bool,
     /// The mode that waits for its gate.
     pub pending_mode: Option<Mode>,
@@ -131,17 +119,14 @@ pub struct BucketStatus {
     /// clients may still admit as much beyond the limit.
     pub released_rps: f64,
     /// Requests/s that silent aggregators offered last and that are no part of the offered traffic any more.
-    #[serde(default)]
     pub unheard_rps: f64,
     /// The exact quotas that its requests have to pass behind the coin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<QuotaStatus>,
     /// Requests/s that quotas refuse behind the coin, smoothed over 5 s; 0 in shadow.
-    #[serde(default)]
     pub quota_dropped_rps: f64,
     /// Requests/s that are refused before the coin, because a quota has refused their key until its reset, smoothed over
     /// 5 s. They are no part of the offered load.
-    #[serde(default)]
     pub quota_repeated_rps: f64,
     /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,
@@ -200,24 +185,20 @@ pub struct Traffic {
     /// Requests admitted that would have been refused in enforce.
     pub would_dropped: u64,
     /// Requests refused by exact quotas, after coin and guard had let them pass, in total.
-    #[serde(default)]
     pub quota_dropped: u64,
     /// Requests admitted that exact quotas would have refused in enforce.
-    #[serde(default)]
     pub would_quota_dropped: u64,
     /// Requests refused from the memory of a quota's refusal, in total. They are no part of `offered`.
-    #[serde(default)]
     pub quota_repeated: u64,
 }
 
 impl Status {
     /// Collects the status. Linear in keys.
-    #[must_use]
     pub fn of(brain: &Brain, now: MonoTime) -> Self {
         let durable = brain.durable();
         let unapplied = brain.downstream.sessions.unapplied();
         let mut buckets: BTreeMap<Bucket, BucketStatus> = BTreeMap::new();
-        for protected in brain.buckets.as_slice() {
+        for protected in brain.buckets.states.values() {
             let stage = protected.entry.as_ref().and_then(|entry| durable.stages.get(entry));
             let mut tenants: BTreeMap<Tenant, Traffic> =
                 brain.policy().tenants().map(|(tenant, _)| (tenant.clone(), Traffic::default())).collect();
@@ -251,9 +232,9 @@ impl Status {
                     .per_second()
                     .map_or(0.0, |_| durable.expired.released(&protected.name) + protected.silent.released),
                 unheard_rps: protected.silent.unheard,
-                quotas: QuotaStatus::list(protected.quotas()),
-                quota_dropped_rps: protected.quota_drops.per_second(),
-                quota_repeated_rps: protected.quota_repeats.per_second(),
+                quotas: QuotaStatus::list(&protected.terms.quotas),
+                quota_dropped_rps: protected.quota_drops.per_second,
+                quota_repeated_rps: protected.quota_repeats.per_second,
                 candidate: protected.candidate.map(|candidate| CandidateStatus {
                     limit_rps: candidate.limit.per_second(),
                     drop_ratio: candidate.ratio,

@@ -28,7 +28,7 @@ pub(crate) fn place_of(identity: &Identity) -> Place {
 /// All aggregators that are connected or whose traffic still counts.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregators {
-    by_place: BTreeMap<Place, Aggregator>,
+    pub(crate) by_place: BTreeMap<Place, Aggregator>,
     /// The number of times that the boards were brought up to date.
     pub(crate) revision: u64,
     /// Requests given up because a parent failed before it confirmed them: they may have been counted
@@ -71,11 +71,6 @@ impl Aggregators {
         }
     }
 
-    /// Removes an aggregator that stops in good order, so that its share is free at once.
-    pub(crate) fn leave(&mut self, place: &Place) {
-        self.by_place.remove(place);
-    }
-
     /// Ages the rates and the silence of every aggregator. If no aggregator reported since the last tick, the
     /// controller itself is cut off, and none of them ages.
     pub(crate) fn on_tick(&mut self, since_last: Duration, parameters: &Parameters) {
@@ -112,24 +107,12 @@ impl Aggregators {
         self.by_place.values_mut().for_each(Aggregator::clear_fresh);
     }
 
-    /// Begins to send rates to the aggregators that are `ready`.
-    pub(crate) fn serve(&mut self, ready: impl Fn(&Aggregator) -> bool) {
-        for aggregator in self.by_place.values_mut() {
-            aggregator.served |= ready(aggregator);
-        }
-    }
-
     /// Brings the board of every aggregator up to date with `post`, which is given its place and instance.
     pub(crate) fn post(&mut self, mut post: impl FnMut(&Place, InstanceId, &mut Board)) {
         self.revision += 1;
         for (place, aggregator) in &mut self.by_place {
             post(place, aggregator.instance, &mut aggregator.board);
         }
-    }
-
-    /// The board of one aggregator.
-    pub(crate) fn board_mut(&mut self, place: &Place) -> Option<&mut Board> {
-        Some(&mut self.by_place.get_mut(place)?.board)
     }
 
     /// The number of aggregators.

@@ -49,7 +49,9 @@ impl Takeover {
             self.leading = any && (waited || connected.all(|(_, aggregator)| has_shown(aggregator)));
         }
         if self.leading {
-            aggregators.serve(|aggregator| has_shown(aggregator) || aggregator.holds.is_empty());
+            for aggregator in aggregators.by_place.values_mut() {
+                aggregator.served |= has_shown(aggregator) || aggregator.holds.is_empty();
+            }
         }
     }
 

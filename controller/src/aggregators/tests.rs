@@ -22,13 +22,6 @@ fn aggregators(names: &[&str]) -> Aggregators {
     aggregators
 }
 
-#[test]
-fn place_of_a_process_is_found_by_its_id() {
-    let aggregators = aggregators(&["a", "b"]);
-    assert_eq!(aggregators.place_of(InstanceId(2)), Some(&place("b")));
-    assert_eq!(aggregators.place_of(InstanceId(3)), None);
-}
-
 /// Enters a report with `offered` requests of key 0 over `span_ms`, a quarter of them refused.
 fn enter(aggregators: &mut Aggregators, name: &str, span_ms: u64, offered: u64) {
     let counts = Counts { offered, dropped: offered / 4, ..Counts::ZERO };
@@ -172,7 +165,7 @@ fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
     let mut aggregators = aggregators(&["a"]);
     enter(&mut aggregators, "a", 500, 500);
     aggregators.on_tick(TICK, &Parameters::default());
-    aggregators.serve(|_| true);
+    aggregators.by_place.get_mut(&place("a")).unwrap().served = true;
     let replaced = aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(7), BTreeMap::new());
     assert_eq!(replaced, Some(InstanceId(1)));
     assert_eq!(rate(&aggregators, "a"), 1_000.0);

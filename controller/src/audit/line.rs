@@ -66,7 +66,7 @@ pub struct Record {
     /// The reasons.
     pub why: String,
     /// The number of the earlier line that this one continues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
     /// True if the line was written later than the change, because the disk failed.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -187,7 +187,6 @@ fn cut(text: String) -> String {
 impl Line {
     /// Parses the bytes of a line, without the line feed. `None` if they are no line of a log, or if the hash is
     /// that of other bytes.
-    #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (body, hash) = text.strip_suffix(HASH_END)?.rsplit_once(HASH_KEY)?;

@@ -58,7 +58,7 @@ impl Brain {
     pub(super) fn expire_aggregators(&mut self, unix_s: i64) {
         let expired = self.durable.expired.prune(unix_s);
         self.pending_saves.note_wanted(!expired.is_empty());
-        let kept = self.buckets.as_slice().iter().any(BucketState::is_never_released);
+        let kept = self.buckets.states.values().any(BucketState::is_never_released);
         let mut gone = Vec::new();
         if !kept && self.downstream.takeover.has_waited(self.clock.progress.now()) {
             let missing =
@@ -69,7 +69,7 @@ impl Brain {
         for place in gone {
             let silent_s = i64::try_from(self.silence(&place).as_secs()).unwrap_or(i64::MAX);
             let released: Vec<(Bucket, Rate)> =
-                self.buckets.as_slice().iter().filter_map(|bucket| bucket.hold_of(&place)).collect();
+                self.buckets.states.values().filter_map(|bucket| bucket.hold_of(&place)).collect();
             self.durable.expired.add(place.clone(), unix_s.saturating_sub(silent_s), released);
             self.pending_saves.note_wanted(true);
             self.remove_aggregator(&place);
@@ -79,7 +79,9 @@ impl Brain {
     /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell
     /// becomes stale.
     pub(super) fn remove_aggregator(&mut self, place: &Place) {
-        self.buckets.iter_mut().for_each(|bucket| bucket.remove_aggregator(place));
+        for bucket in self.buckets.states.values_mut() {
+            bucket.zones.remove(place);
+        }
         let changed = self.durable.children.remove(place);
         self.pending_saves.note_change(changed);
     }
@@ -91,7 +93,7 @@ impl Brain {
         let instances: Vec<_> = sessions.map(|child| child.identity.instance).collect();
         instances.into_iter().for_each(|instance| self.downstream.sessions.remove(instance));
         self.downstream.liveness.leave(place);
-        self.downstream.aggregators.leave(place);
+        self.downstream.aggregators.by_place.remove(place);
         self.remove_aggregator(place);
         self.downstream.takeover.expected = self.expected_aggregators();
         let was_expired = self.durable.expired.remove(place);

@@ -75,17 +75,6 @@ pub(crate) struct Policies {
     pub(super) traffic: TrafficRecord,
 }
 
-/// The comparison of an offered policy with the one in force.
-#[derive(Debug)]
-pub(crate) enum Review {
-    /// The files are back at the policy in force, after another one was held back.
-    Recalled,
-    /// There is no reason to hold it back, or guardrails are off.
-    Accepted,
-    /// There are reasons to hold it back.
-    Held(HeldPolicy),
-}
-
 // === impl Policies ===
 
 impl Policies {
@@ -93,20 +82,10 @@ impl Policies {
         Self { in_force, held: None, refused: None, traffic }
     }
 
-    /// Compares an offered policy with the one in force. `reasons` returns the reasons to hold it back.
-    pub(super) fn review(&self, offered: &Arc<Policy>, reasons: impl FnOnce() -> Vec<String>) -> Review {
-        if self.held.is_some() && offered.hash() == self.in_force.hash() {
-            return Review::Recalled;
-        }
-        if !offered.guardrails() {
-            return Review::Accepted;
-        }
-        let reasons = reasons();
-        if reasons.is_empty() {
-            return Review::Accepted;
-        }
-        let differences = differences(&self.in_force, offered);
-        Review::Held(HeldPolicy { policy: Arc::clone(offered), differences, reasons })
+    /// Holds a policy back.
+    fn hold(&mut self, policy: Arc<Policy>, reasons: Vec<String>) {
+        let differences = differences(&self.in_force, &policy);
+        self.held = Some(HeldPolicy { policy, differences, reasons });
     }
 
     /// Puts a policy in force and drops the one held back.
@@ -142,11 +121,8 @@ impl Brain {
         self.policies.refused = None;
         let before = self.durable.clone();
         self.durable.on_unlogged(&policy, &self.policies.in_force);
-        let differences = differences(&self.policies.in_force, &policy);
-        self.policies.held = Some(HeldPolicy { policy, differences, reasons: vec![why] });
-        self.close_ended_stages();
-        self.pending_saves.note_change(before != self.durable);
-        self.post();
+        self.policies.hold(policy, vec![why]);
+        self.settle_modes(&before);
     }
 
     /// Puts the policy of the files in force, or holds it back if guardrails find a reason.
@@ -154,33 +130,31 @@ impl Brain {
         self.policies.refused = None;
         self.record_traffic(self.clock.at);
         let before = self.durable.clone();
-        let offer = match self.policies.review(&policy, || self.reasons_to_hold(&policy)) {
-            Review::Accepted => {
-                self.on_policy(policy);
-                return Offer::Taken;
-            }
-            Review::Recalled => {
-                self.policies.held = None;
-                self.durable.on_recall(&policy);
-                Offer::Taken
-            }
-            Review::Held(held) => {
-                self.durable.on_held(&policy, &self.policies.in_force);
-                self.policies.held = Some(held);
-                // With the traffic by which it was judged, so that a restart holds it back, too.
-                self.pending_saves.note_change(true);
-                Offer::Held
-            }
-        };
-        self.close_ended_stages();
-        self.pending_saves.note_change(before != self.durable);
-        self.post();
-        offer
+        // The files are back at the policy in force, after another one was held back.
+        if self.policies.held.is_some() && policy.hash() == self.policies.in_force.hash() {
+            self.policies.held = None;
+            self.durable.on_recall(&policy);
+            self.settle_modes(&before);
+            return Offer::Taken;
+        }
+        let reasons = if policy.guardrails { self.reasons_to_hold(&policy) } else { Vec::new() };
+        if reasons.is_empty() {
+            self.on_policy(policy);
+            return Offer::Taken;
+        }
+        self.durable.on_held(&policy, &self.policies.in_force);
+        self.policies.hold(policy, reasons);
+        // With the traffic by which it was judged, so that a restart holds it back, too.
+        self.pending_saves.note_change(true);
+        self.settle_modes(&before);
+        Offer::Held
     }
 
-    /// Notes that the files as they are now are refused.
-    pub(crate) fn on_refused(&mut self, why: String) {
-        self.policies.refused = Some(why);
+    /// Saves and sends the modes that have changed since `before`.
+    fn settle_modes(&mut self, before: &DurableState) {
+        self.close_ended_stages();
+        self.pending_saves.note_change(*before != self.durable);
+        self.post();
     }
 
     /// The reasons to hold back a policy, by the traffic of the last minutes.
@@ -236,26 +210,26 @@ impl Brain {
         self.rollouts.answers.retain_asked(&policy);
         self.policies.replace(Arc::clone(&policy));
         for (bucket, _) in policy.exact_buckets() {
-            if !self.buckets.contains(bucket) {
+            if !self.buckets.states.contains_key(bucket) {
                 self.add_bucket(bucket, Listing::Exact);
             }
         }
         for bucket in self.buckets.on_policy(&policy) {
-            if !self.buckets.contains(&bucket) {
+            if !self.buckets.states.contains_key(&bucket) {
                 self.add_bucket(&bucket, Listing::Pattern);
             }
         }
         self.keys.on_policy(&policy);
         self.limits.on_policy(&policy);
-        for bucket in self.buckets.iter_mut() {
+        for bucket in self.buckets.states.values_mut() {
             let limit = self.limits.of(&policy, &bucket.name);
             bucket.configure(&policy, limit);
         }
         // Every key is added again below, new ones included.
         self.keys.take_new();
         for (id, key) in self.keys.iter() {
-            if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
-                bucket.add_key(id, &key.tenant);
+            if let Some(bucket) = self.buckets.states.get_mut(&key.bucket) {
+                bucket.tenants.add(id, &key.tenant);
             }
         }
         self.assign_holds();
@@ -271,30 +245,18 @@ mod tests {
     use super::*;
     use plimsoll_policy::{ONE_CLASS_TENANTS, Source};
 
-    fn policy(limit: u32, guardrails: &str) -> Arc<Policy> {
-        let text = format!("guardrails: {guardrails}\nbuckets: {{ api: {{ limit: {limit} }} }}\n");
+    fn policy(limit: u32) -> Arc<Policy> {
+        let text = format!("buckets: {{ api: {{ limit: {limit} }} }}\n");
         let policy = Source { name: "policy.yaml", text: &text };
         Arc::new(Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0)
     }
 
     #[test]
     fn held_policy_is_released_by_its_own_hash_and_only_as_it_is_on_disk() {
-        let (good, low) = (policy(1_000, "on"), policy(100, "on"));
-        let mut policies = Policies::new(Arc::clone(&good), TrafficRecord::default());
-        let why = || vec!["a reason".to_owned()];
-        assert!(matches!(policies.review(&policy(900, "on"), Vec::new), Review::Accepted));
-        assert!(matches!(policies.review(&policy(100, "off"), why), Review::Accepted));
-        assert!(
-            matches!(policies.review(&good, Vec::new), Review::Accepted),
-            "without a held policy there is no recall"
-        );
-        let Review::Held(held) = policies.review(&low, why) else {
-            panic!("there is a reason to hold it back")
-        };
-        assert_eq!((held.reasons.as_slice(), held.differences.len()), (why().as_slice(), 1));
-        policies.held = Some(held);
-        assert!(matches!(policies.review(&good, why), Review::Recalled));
-        let (name, other) = (low.hash().to_string(), policy(99, "on").hash());
+        let (good, low) = (policy(1_000), policy(100));
+        let mut policies = Policies::new(good, TrafficRecord::default());
+        policies.hold(Arc::clone(&low), vec!["a reason".to_owned()]);
+        let (name, other) = (low.hash().to_string(), policy(99).hash());
         assert!(matches!(policies.acknowledged("0123456789abcdef", low.hash()), Err(AckError::Other { .. })));
         let changed = AckError::Changed { held: low.hash(), on_disk: other };
         assert_eq!(policies.acknowledged(&name, other), Err(changed));

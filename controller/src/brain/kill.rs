@@ -45,20 +45,19 @@ impl Brain {
     }
 
     /// The kill generations that aggregators are sent.
-    #[must_use]
     pub const fn kills(&self) -> &Kills {
         self.kills.kills()
     }
 
     /// Returns true if the policy has an entry for a bucket, or a client uses it.
     pub(crate) fn knows(&self, bucket: &Bucket) -> bool {
-        self.buckets.contains(bucket) || self.policies.in_force.entry(bucket).is_some()
+        self.buckets.states.contains_key(bucket) || self.policies.in_force.entry(bucket).is_some()
     }
 
     /// The buckets that the policy names, and those that a client uses.
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
         let named = self.policies.in_force.exact_buckets().map(|(bucket, _)| bucket);
-        named.chain(self.buckets.as_slice().iter().map(|bucket| &bucket.name))
+        named.chain(self.buckets.states.values().map(|bucket| &bucket.name))
     }
 
     /// The number of connected clients that are killed locally, as their aggregators report them.
@@ -72,7 +71,6 @@ impl Brain {
     }
 
     /// The confirmations of the latest drill.
-    #[must_use]
     pub const fn drill_timing(&self) -> &DrillTiming {
         self.kills.timing()
     }

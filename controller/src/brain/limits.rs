@@ -129,11 +129,6 @@ impl Brain {
         self.apply_limits()
     }
 
-    /// Counts a minute that could not be saved.
-    pub(crate) fn on_minute_lost(&mut self) {
-        self.limits.history.on_lost();
-    }
-
     /// Restores the saved history, and the answers to queries that the policy still has.
     pub(crate) fn restore_history(&mut self, now: MonoTime, restored: Restored) {
         let policy = &self.policies.in_force;
@@ -163,11 +158,12 @@ impl Brain {
     /// Samples the minute that is over, if one is.
     pub(super) fn sample_minute(&mut self, now: MonoTime, unix_s: i64) {
         let (buckets, keys, durable) = (&self.buckets, &self.keys, &self.durable);
-        let total =
-            |bucket: &BucketState| bucket.keys().fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)));
+        let total = |bucket: &BucketState| {
+            bucket.tenants.keys().fold(Tally::ZERO, |sum, key| sum.plus(keys.total(key)))
+        };
         // Buckets outside of the policy are left out: any client may invent names.
         let totals = || {
-            let covered = buckets.as_slice().iter().filter(|bucket| bucket.entry.is_some());
+            let covered = buckets.states.values().filter(|bucket| bucket.entry.is_some());
             covered.map(move |bucket| (&bucket.name, total(bucket), durable.kill_of(&bucket.name)))
         };
         self.limits.history.on_time(now, Minute::of_unix(unix_s), &self.policies.in_force, totals);
@@ -187,7 +183,7 @@ impl Brain {
     /// Sets the limit of every bucket from the present evidence, and returns the limits that changed.
     fn apply_limits(&mut self) -> LimitChanges {
         let mut changes = Vec::new();
-        for bucket in self.buckets.iter_mut() {
+        for bucket in self.buckets.states.values_mut() {
             let (old, new) = (bucket.limit, self.limits.of(&self.policies.in_force, &bucket.name));
             if bucket.set_limit(new) {
                 changes.push(LimitChange { bucket: bucket.name.clone(), old, new });

@@ -105,7 +105,6 @@ struct Clock {
 impl Brain {
     /// The brain of a controller process that begins the next epoch. Nothing is sent before the new epoch is
     /// saved.
-    #[must_use]
     pub fn new(
         now: MonoTime,
         instance: InstanceId,
@@ -157,17 +156,15 @@ impl Brain {
     fn add_bucket(&mut self, name: &Bucket, listing: Listing) {
         let policy = &self.policies.in_force;
         let limit = self.limits.of(policy, name);
-        if let Some(bucket) = self.buckets.add(name, listing) {
-            bucket.configure(policy, limit);
-        }
+        self.buckets.add(name, listing).configure(policy, limit);
         self.keys.declare(name);
     }
 
     /// Adds new keys to their buckets, except to buckets that found no room. Linear in the new keys.
     fn introduce_keys(&mut self) {
         for (id, key) in self.keys.take_new() {
-            if let Some(bucket) = self.buckets.get_mut(&key.bucket) {
-                bucket.add_key(id, &key.tenant);
+            if let Some(bucket) = self.buckets.states.get_mut(&key.bucket) {
+                bucket.tenants.add(id, &key.tenant);
             }
         }
     }
@@ -183,7 +180,7 @@ impl Brain {
                 *board = Board::default();
                 return;
             };
-            for bucket in buckets.as_slice() {
+            for bucket in buckets.states.values() {
                 if bucket.listing == Listing::Exact || child.is_subscribed(&bucket.name) {
                     board.apply(&bucket.directive(place, policy, durable));
                 }
@@ -206,7 +203,7 @@ impl Brain {
     /// departure of an aggregator and every change of a limit.
     fn assign_holds(&mut self) {
         let expected = self.expected_aggregators();
-        for bucket in self.buckets.iter_mut() {
+        for bucket in self.buckets.states.values_mut() {
             bucket.assign_holds(&self.downstream.aggregators, expected);
         }
         self.post();
@@ -219,7 +216,6 @@ impl Brain {
 
     /// Takes the durable state if it must be saved now, with the number to report to
     /// [`on_saved`](Self::on_saved).
-    #[must_use]
     pub fn unsaved(&mut self) -> Option<(u64, DurableState)> {
         Some((self.pending_saves.take_due()?, self.durable.clone()))
     }
@@ -235,25 +231,21 @@ impl Brain {
     }
 
     /// Returns true if every decision is saved.
-    #[must_use]
     pub const fn is_saved(&self) -> bool {
         self.pending_saves.is_saved()
     }
 
     /// Returns true if every decision may be sent: it is saved, or saving fails.
-    #[must_use]
     pub const fn is_in_effect(&self) -> bool {
         self.pending_saves.is_in_effect()
     }
 
     /// The policy in force.
-    #[must_use]
     pub const fn policy(&self) -> &Arc<Policy> {
         &self.policies.in_force
     }
 
     /// The state that outlives a restart.
-    #[must_use]
     pub const fn durable(&self) -> &DurableState {
         &self.durable
     }

@@ -86,7 +86,7 @@ impl Parent for Brain {
         };
         let echo = Echo { covered, confirmed: covered };
         let place = place_of(&child.identity);
-        let board = self.downstream.aggregators.board_mut(&place)?;
+        let board = &mut self.downstream.aggregators.by_place.get_mut(&place)?.board;
         let mut message = child.next_message(now, head, board, true, echo, self.kills.kills())?;
         message.head.children = self.downstream.aggregators.clients(&place);
         message.head.upstream_age = Some(Duration::ZERO);
@@ -111,17 +111,15 @@ impl Brain {
         place: &Place,
         report: &Report,
     ) -> Result<(), StreamRejected> {
-        let before = self.downstream.sessions.by_stream(stream).map(|child| child.books.seq());
         let mut entering = self.keys.entering();
         let entered = self.downstream.sessions.enter(now, stream, report, &mut entering);
-        let (before, entered) = before.zip(entered).ok_or(StreamRejected::Unknown)?;
-        let entered = Entered { entries: entering.entries, ..entered };
+        let entered = Entered { entries: entering.entries, ..entered.ok_or(StreamRejected::Unknown)? };
         self.note_late(&entered);
         self.introduce_keys();
         self.note_counts(&entered);
         self.downstream.aggregators.enter(place, report, &entered);
         self.downstream.liveness.on_report(self.clock.progress.now(), place);
-        self.record_evidence(stream, report, before, &entered, place);
+        self.record_evidence(stream, report, &entered, place);
         Ok(())
     }
 
@@ -130,7 +128,7 @@ impl Brain {
         for entry in entered.entries.iter().filter(|entry| entry.origin == Origin::Observed) {
             let counts = entry.delta.counts.since(entry.delta.late);
             let Some(id) = entry.own else { continue };
-            if let Some(bucket) = self.buckets.get_mut(&self.keys.key(id).bucket) {
+            if let Some(bucket) = self.buckets.states.get_mut(&self.keys.key(id).bucket) {
                 bucket.admissions.add(counts);
                 bucket.quota_drops.add(counts.quota_dropped);
                 bucket.quota_repeats.add(counts.quota_repeated);
@@ -149,7 +147,7 @@ impl Brain {
             self.downstream.aggregators.greet(progress, place.clone(), instance, report.holds.clone())
         {
             self.downstream.sessions.remove(replaced);
-            self.buckets.iter_mut().for_each(|bucket| bucket.on_replaced(&place));
+            self.buckets.states.values_mut().for_each(|bucket| bucket.on_replaced(&place));
         }
         let returned = self.durable.expired.remove(&place);
         self.pending_saves.note_wanted(returned);
@@ -186,11 +184,12 @@ impl Brain {
                     continue;
                 }
                 Listing::Pattern => {
-                    let patterned =
-                        |name| self.buckets.get(name).is_some_and(|it| it.listing == Listing::Pattern);
+                    let patterned = |name: &Bucket| {
+                        self.buckets.states.get(name).is_some_and(|it| it.listing == Listing::Pattern)
+                    };
                     let taken = || child.subscriptions().filter(|name| patterned(name)).count();
                     let places = places.get_or_insert_with(|| self.buckets.places().saturating_sub(taken()));
-                    let is_known = self.buckets.contains(bucket);
+                    let is_known = self.buckets.states.contains_key(bucket);
                     if *places == 0 || !is_known && room == 0 {
                         self.buckets.no_room.note(now, bucket);
                         continue;

@@ -86,8 +86,8 @@ impl Brain {
             |id, key: &Key| !policy.is_listed(&key.tenant) && !aggregators.is_held(id, &self.parameters);
         for (bucket, keys) in self.keys.on_tick(now, may_leave) {
             self.downstream.aggregators.forget_keys(&keys);
-            if let Some(bucket) = self.buckets.get_mut(&bucket) {
-                bucket.remove_keys(&keys);
+            if let Some(bucket) = self.buckets.states.get_mut(&bucket) {
+                bucket.tenants.remove(&keys);
             }
         }
     }
@@ -101,21 +101,21 @@ impl Brain {
         self.buckets.no_room.prune(now);
         self.buckets.unlisted.prune(now);
         for bucket in self.downstream.sessions.connected().flat_map(Child::subscriptions) {
-            if let Some(state) = self.buckets.get_mut(bucket) {
+            if let Some(state) = self.buckets.states.get_mut(bucket) {
                 state.used = now;
             }
         }
         let has_room = self.buckets.room() > 0;
-        let unused = self.buckets.as_slice().iter().filter(|bucket| {
+        let unused = self.buckets.states.values().filter(|bucket| {
             Buckets::is_unused(now, bucket, has_room)
-                && bucket.keys().all(|key| {
+                && bucket.tenants.keys().all(|key| {
                     self.keys.is_idle(now, key) && !self.downstream.aggregators.is_held(key, &self.parameters)
                 })
         });
         let (mut gone, mut keys) = (BTreeSet::<Bucket>::new(), HashSet::<KeyId>::new());
         for bucket in unused {
             gone.insert(bucket.name.clone());
-            keys.extend(bucket.keys());
+            keys.extend(bucket.tenants.keys());
         }
         if gone.is_empty() {
             return;
@@ -124,12 +124,12 @@ impl Brain {
         self.downstream.aggregators.forget_keys(&keys);
         self.downstream.aggregators.remove_buckets(&gone);
         self.downstream.sessions.unsubscribe(&gone);
-        self.buckets.remove(&gone);
+        self.buckets.states.retain(|bucket, _| !gone.contains(bucket));
     }
 
     /// Returns what the counts of the last seconds show of each bucket.
     pub fn admission_figures(&self) -> impl Iterator<Item = (&Bucket, AdmissionFigures)> {
-        self.buckets.as_slice().iter().map(|bucket| (&bucket.name, bucket.admissions.figures()))
+        self.buckets.states.values().map(|bucket| (&bucket.name, bucket.admissions.figures()))
     }
 
     /// Takes the buckets that began to find no room since the last call.

@@ -10,14 +10,14 @@ mod tails;
 mod tenants;
 mod tick;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::directive::{Headroom, NewShare};
 use plimsoll_core::law::presence::Presences;
 use plimsoll_core::law::{Balance, Burst, Part};
-use plimsoll_core::names::{Bucket, KeyId, Tenant};
+use plimsoll_core::names::{Bucket, Tenant};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::quota::BucketQuotas;
 use plimsoll_core::rollout::Cohort;
@@ -46,8 +46,8 @@ pub(crate) struct BucketState {
     pub(crate) used: MonoTime,
     /// The requests/s that may pass over all zones.
     pub(crate) limit: Limit,
-    terms: PolicyTerms,
-    tenants: BucketTenants,
+    pub(crate) terms: PolicyTerms,
+    pub(crate) tenants: BucketTenants,
     /// The requests saved up, or owed if negative.
     pub(crate) balance: Balance,
     /// The second limit, which is only evaluated.
@@ -61,7 +61,8 @@ pub(crate) struct BucketState {
     bursts: HashMap<Tenant, Burst>,
     /// One per entry of `tenants`; empty until the law is first applied.
     shares: Vec<Share>,
-    zones: BTreeMap<Place, ZoneShare>,
+    /// The parts of the aggregators.
+    pub(crate) zones: BTreeMap<Place, ZoneShare>,
     presences: Presences,
     /// The traffic and the shares of silent aggregators.
     pub(crate) silent: SilentShares,
@@ -78,7 +79,7 @@ pub(crate) struct SilentShares {
 
 /// The settings of the bucket in the policy, as far as the law needs them.
 #[derive(Clone, Debug, Default)]
-struct PolicyTerms {
+pub(crate) struct PolicyTerms {
     /// The limit is learned or queried.
     has_moving_limit: bool,
     burst: Duration,
@@ -86,7 +87,8 @@ struct PolicyTerms {
     release: Release,
     coin: Coin,
     cohort: Cohort,
-    quotas: BucketQuotas,
+    /// The exact quotas.
+    pub(crate) quotas: BucketQuotas,
 }
 
 /// The demand of one tenant and what the law gives it.
@@ -105,7 +107,7 @@ pub(crate) struct Share {
 
 /// The part of one aggregator.
 #[derive(Debug, Default)]
-struct ZoneShare {
+pub(crate) struct ZoneShare {
     /// One per entry of `tenants`.
     parts: Vec<Part>,
     /// Its part of the headroom that all tenants share, once it was sent one.
@@ -150,11 +152,6 @@ impl BucketState {
         self.tenants.iter().map(|tenant| &tenant.name).zip(&self.shares)
     }
 
-    /// The exact quotas of the policy.
-    pub(crate) const fn quotas(&self) -> &BucketQuotas {
-        &self.terms.quotas
-    }
-
     /// Returns true if the share of a silent aggregator is never released.
     pub(crate) fn is_never_released(&self) -> bool {
         self.terms.release == Release::Never
@@ -187,11 +184,6 @@ impl BucketState {
         durable.mode_of(&self.name, stage.map_or(Mode::Shadow, |stage| stage.stage))
     }
 
-    /// Every key of the bucket that has had traffic.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
-        self.tenants.keys()
-    }
-
     /// Sets the limit, and returns true if it differs from the one before. Allocations follow with the next
     /// tick.
     pub(crate) fn set_limit(&mut self, limit: Limit) -> bool {
@@ -213,25 +205,10 @@ impl BucketState {
         self.clear_allocations();
     }
 
-    /// Adds a new key of the bucket.
-    pub(crate) fn add_key(&mut self, key: KeyId, tenant: &Tenant) {
-        self.tenants.add(key, tenant);
-    }
-
-    /// Removes keys of tenants that the policy does not list.
-    pub(crate) fn remove_keys(&mut self, keys: &HashSet<KeyId>) {
-        self.tenants.remove(keys);
-    }
-
     /// The name of the bucket, and the part of its limit that an aggregator was sent to live on.
     pub(crate) fn hold_of(&self, place: &Place) -> Option<(Bucket, Rate)> {
         let hold = Rate::computed(self.zones.get(place)?.hold?)?;
         (hold > Rate::ZERO).then(|| (self.name.clone(), hold))
-    }
-
-    /// Removes the part of an aggregator.
-    pub(crate) fn remove_aggregator(&mut self, place: &Place) {
-        self.zones.remove(place);
     }
 
     /// Drops what was assumed of an aggregator in silence: its new process cannot report what the old one

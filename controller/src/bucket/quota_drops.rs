@@ -11,7 +11,8 @@ const RATE_MIN: f64 = 0.01;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QuotaDrops {
     new: u64,
-    per_second: f64,
+    /// The rate in requests/s.
+    pub(crate) per_second: f64,
 }
 
 impl QuotaDrops {
@@ -33,11 +34,6 @@ impl QuotaDrops {
             self.per_second = 0.0;
         }
     }
-
-    /// The rate in requests/s.
-    pub(crate) const fn per_second(self) -> f64 {
-        self.per_second
-    }
 }
 
 #[cfg(test)]
@@ -51,10 +47,10 @@ mod tests {
             drops.add(50);
             drops.on_tick(Duration::from_millis(500));
         }
-        assert!((drops.per_second() - 100.0).abs() < 0.1, "{drops:?}");
+        assert!((drops.per_second - 100.0).abs() < 0.1, "{drops:?}");
         drops.on_tick(Duration::ZERO);
-        assert!((drops.per_second() - 100.0).abs() < 0.1, "{drops:?}");
+        assert!((drops.per_second - 100.0).abs() < 0.1, "{drops:?}");
         (0..100).for_each(|_| drops.on_tick(Duration::from_secs(1)));
-        assert_eq!(drops.per_second(), 0.0);
+        assert_eq!(drops.per_second, 0.0);
     }
 }

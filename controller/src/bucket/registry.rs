@@ -2,7 +2,7 @@
 //! those that a pattern covers have room of their own, and leave when nothing needs them. Of names that nothing covers only the latest
 //! are remembered.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
 use plimsoll_core::directive::Unlisted;
 use plimsoll_core::exchange::{LatestNames, UNUSED};
@@ -35,8 +35,7 @@ pub(crate) enum Listing {
 /// The known buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
-    states: Vec<BucketState>,
-    by_name: HashMap<Bucket, usize>,
+    pub(crate) states: BTreeMap<Bucket, BucketState>,
     /// Buckets at most that a pattern of the policy covers.
     patterned_max: usize,
     /// Buckets that a pattern covers and that found no room.
@@ -78,7 +77,7 @@ impl Buckets {
 
     /// Returns the number of buckets that still find room as a pattern covers them.
     pub(crate) fn room(&self) -> usize {
-        let patterned = self.states.iter().filter(|state| state.listing == Listing::Pattern).count();
+        let patterned = self.states.values().filter(|state| state.listing == Listing::Pattern).count();
         self.patterned_max.saturating_sub(patterned)
     }
 
@@ -97,43 +96,10 @@ impl Buckets {
     }
 
     /// Adds a bucket that is not known yet.
-    pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> Option<&mut BucketState> {
-        debug_assert!(!self.contains(name), "bucket {name} is known already");
+    pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> &mut BucketState {
+        debug_assert!(!self.states.contains_key(name), "bucket {name} is known already");
         self.no_room.remove(name);
-        self.by_name.insert(name.clone(), self.states.len());
-        self.states.push(BucketState::new(name.clone(), listing));
-        self.states.last_mut()
-    }
-
-    /// Removes buckets.
-    pub(crate) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
-        self.states.retain(|state| !gone.contains(&state.name));
-        self.by_name = self.states.iter().map(|state| state.name.clone()).zip(0..).collect();
-    }
-
-    /// Returns true if the bucket is known.
-    pub(crate) fn contains(&self, name: &Bucket) -> bool {
-        self.by_name.contains_key(name)
-    }
-
-    /// A bucket by its name.
-    pub(crate) fn get(&self, name: &Bucket) -> Option<&BucketState> {
-        self.states.get(*self.by_name.get(name)?)
-    }
-
-    /// A bucket by its name, to change it.
-    pub(crate) fn get_mut(&mut self, name: &Bucket) -> Option<&mut BucketState> {
-        self.states.get_mut(*self.by_name.get(name)?)
-    }
-
-    /// All buckets.
-    pub(crate) fn as_slice(&self) -> &[BucketState] {
-        &self.states
-    }
-
-    /// All buckets, to change them.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut BucketState> {
-        self.states.iter_mut()
+        self.states.entry(name.clone()).or_insert_with(|| BucketState::new(name.clone(), listing))
     }
 
     /// Searches the policy for names similar to some of those that it does not cover; the next call goes on with others. A
@@ -143,9 +109,8 @@ impl Buckets {
         for (name, asked) in self.unlisted.iter_mut().filter(|(_, asked)| asked.nearest.is_none()) {
             let name = name.as_str();
             let mut known = policy.exact_buckets().map(|(name, _)| name.as_str());
-            let nearest = nearest(name, &mut known).map(str::to_owned);
-            let nearest = nearest.or_else(|| nearest_of_patterns(name, policy));
-            asked.nearest = Some(Unlisted::new(nearest.and_then(|name| Bucket::new(&name).ok()).as_ref()));
+            let nearest = nearest(name, &mut known).and_then(|name| Bucket::new(name).ok());
+            asked.nearest = Some(Unlisted::new(nearest.as_ref()));
             budget = budget.saturating_sub(policy.entries().count().max(1));
             if budget == 0 {
                 break;
@@ -155,25 +120,10 @@ impl Buckets {
 
     /// Calls `apply` for each bucket with the buffers that all buckets share.
     pub(crate) fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
-        for state in &mut self.states {
+        for state in self.states.values_mut() {
             apply(state, &mut self.scratch);
         }
     }
-}
-
-/// Returns a name like `name` that a pattern of the policy matches: `api/users` for `ap/users` and the pattern `api/*`.
-/// Only patterns whose beginning ends in a separator are compared.
-fn nearest_of_patterns(name: &str, policy: &Policy) -> Option<String> {
-    let patterns: Vec<String> = policy.patterns().map(|(pattern, _)| pattern).collect();
-    patterns.iter().find_map(|pattern| {
-        let beginning = pattern.strip_suffix('*')?;
-        let separator = beginning.chars().next_back().filter(|last| !last.is_alphanumeric())?;
-        let separators = beginning.matches(separator).count();
-        let (at, _) = name.match_indices(separator).nth(separators - 1)?;
-        let (start, end) = (&name[..at], &name[at + separator.len_utf8()..]);
-        nearest(start, [beginning.strip_suffix(separator)?]).filter(|_| !end.is_empty())?;
-        Some(format!("{beginning}{end}"))
-    })
 }
 
 #[cfg(test)]
@@ -199,11 +149,12 @@ mod tests {
             let mut buckets = Buckets::default();
             assert_eq!(buckets.on_policy(&policy(tenants)), []);
             assert_eq!((buckets.room(), buckets.places()), (room, room / 2));
-            (0..room).for_each(|number| assert!(buckets.add(&name(number), Listing::Pattern).is_some()));
+            for number in 0..room {
+                buckets.add(&name(number), Listing::Pattern);
+            }
             assert_eq!(buckets.room(), 0);
-            buckets.remove(&BTreeSet::from([name(7)]));
-            assert!(buckets.room() == 1 && !buckets.contains(&name(7)));
-            assert!(buckets.get(&name(8)).unwrap().name == name(8));
+            buckets.states.remove(&name(7));
+            assert_eq!(buckets.room(), 1);
         }
     }
 
@@ -237,24 +188,6 @@ mod tests {
         assert_eq!(found(&buckets), [checkout(), checkout(), Some(None), None], "10,000 comparisons");
         buckets.find_nearest(&policy);
         assert_eq!(found(&buckets)[3], Some(None));
-    }
-
-    #[test]
-    fn similar_names_are_searched_for_among_patterns() {
-        let text = "buckets:\n  users: { limit: 1 }\n  'api/*': { limit: 1 }\n  'a:b:*': { limit: 1 }\n  'or*': { limit: 1 }\n";
-        let tenants = Source { name: "tenants.yaml", text: "tenants:\n  default: {}\n" };
-        let policy = Policy::read(Source { name: "policy.yaml", text }, tenants).unwrap().0;
-        for (name, expected) in [
-            ("ap/users", Some("api/users")),
-            ("apis/users/7", Some("api/users/7")),
-            ("a:c:x", Some("a:b:x")),
-            ("ui/users", None),
-            ("api-users", None),
-            ("ap/", None),
-            ("orders", None),
-        ] {
-            assert_eq!(nearest_of_patterns(name, &policy).as_deref(), expected, "{name}");
-        }
     }
 
     #[test]

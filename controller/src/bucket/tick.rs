@@ -258,7 +258,7 @@ impl BucketState {
         }
         scratch.division.divide(target, divisible, &scratch.claimants);
         scratch.holding.divide(divisible, divisible, &scratch.claimants);
-        let given = scratch.claimants.iter().zip(scratch.division.allocations());
+        let given = scratch.claimants.iter().zip(&scratch.division.allocations);
         for (share, (claimant, allocation)) in self.shares.iter_mut().zip(given) {
             share.allocation = *allocation;
             share.at_tenant_limit = claimant.is_stopped(*allocation);
@@ -272,7 +272,7 @@ impl BucketState {
         for (wholes, division) in
             [(&mut scratch.sent, &scratch.division), (&mut scratch.held, &scratch.holding)]
         {
-            let given = division.allocations().iter().zip(division.rooms());
+            let given = division.allocations.iter().zip(&division.rooms);
             wholes.clear();
             wholes.extend(self.shares.iter().zip(given).map(|(share, (allocation, room))| Whole {
                 offered: share.offered,
@@ -312,14 +312,14 @@ impl BucketState {
         );
         let offered: f64 = scratch.sent.iter().map(|whole| whole.offered).sum();
         let of_headroom = child.headroom_part(offered, rates.iter().sum());
-        zone.headroom = Some(match scratch.division.headroom() {
+        zone.headroom = Some(match scratch.division.headroom {
             None => Headroom::None,
             Some(headroom) => Headroom::Shared(Rate::computed(headroom * of_headroom).unwrap_or_default()),
         });
         if aggregator.is_silent(parameters) && zone.hold.is_some() {
             return;
         }
-        let headroom = scratch.holding.headroom();
+        let headroom = scratch.holding.headroom;
         let held = scratch.held.iter().zip(rates);
         let of_keys: f64 = held.map(|(whole, rate)| whole.hold(child, *rate, headroom.is_none())).sum();
         zone.hold = Some(of_keys + headroom.unwrap_or_default() * of_headroom);

@@ -146,12 +146,8 @@ impl History {
 
     /// Returns the summaries of the closed days if they must be saved.
     pub(crate) fn take_closed(&mut self) -> Option<ClosedDays> {
-        std::mem::take(&mut self.has_unsaved_days).then(|| self.closed())
-    }
-
-    /// Returns the summaries of the closed days.
-    fn closed(&self) -> ClosedDays {
-        self.baselines.iter().map(|(bucket, baseline)| (bucket.clone(), baseline.closed())).collect()
+        let closed = |(bucket, baseline): (&Bucket, &Baseline)| (bucket.clone(), baseline.closed());
+        std::mem::take(&mut self.has_unsaved_days).then(|| self.baselines.iter().map(closed).collect())
     }
 
     /// Takes the ended minutes that have to be saved, oldest first.

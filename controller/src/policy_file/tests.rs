@@ -4,7 +4,6 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use plimsoll_core::names::Bucket;
@@ -16,9 +15,6 @@ use super::*;
 
 /// Far more than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A way to put something else in the place of a file, and the reason with which it is refused.
-type Replacement<'a> = (&'a dyn Fn(&Path), &'a str);
 
 struct Watched {
     dir: TempDir,
@@ -149,34 +145,6 @@ async fn file_behind_a_link_is_reloaded_when_it_changes() {
 }
 
 #[tokio::test]
-async fn invalid_file_is_refused_once_with_its_line_and_the_next_valid_one_is_accepted() {
-    let mut watched = Watched::start(true, |dir| {
-        fs::write(dir.join("policy.yaml"), policy(1)).unwrap();
-        fs::write(dir.join("tenants.yaml"), ONE_CLASS_TENANTS).unwrap();
-    });
-    watched.accepted(1.0).await;
-    replace(&watched.path("tenants.yaml"), "tenants:\n  default: { weight: -1 }\n");
-    let error = watched.refused("tenants.yaml:2:22: tenants.default.weight").await;
-    assert!(matches!(error, ReadError::Invalid(_)));
-    // The same content again is no change. The one before is, although it is the policy in force.
-    replace(&watched.path("tenants.yaml"), "tenants:\n  default: { weight: -1 }\n");
-    replace(&watched.path("unrelated"), "");
-    replace(&watched.path("tenants.yaml"), ONE_CLASS_TENANTS);
-    watched.accepted(1.0).await;
-}
-
-#[tokio::test]
-async fn removed_file_is_refused_once_and_accepted_when_it_is_back() {
-    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
-    watched.accepted(1.0).await;
-    fs::remove_file(watched.path("policy.yaml")).unwrap();
-    let error = watched.refused("cannot read").await;
-    assert!(matches!(error, ReadError::Unread(watch::ReadError::Io { .. })));
-    replace(&watched.path("policy.yaml"), &policy(1));
-    watched.accepted(1.0).await;
-}
-
-#[tokio::test]
 async fn directory_created_later_is_watched() {
     let dir = TempDir::new().unwrap();
     let files = PolicyFiles { policy: dir.path().join("later/policy.yaml"), tenants: None };
@@ -201,39 +169,4 @@ async fn watch_ends_when_the_receiver_is_dropped() {
     reloads.recv().await.unwrap().unwrap();
     drop(reloads);
     timeout(PATIENCE, watching).await.expect("still watching").unwrap().unwrap();
-}
-
-#[test]
-fn too_large_file_is_refused_without_reading_all_of_it() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("policy.yaml");
-    fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
-    let error = PolicyFiles { policy: path.clone(), tenants: None }.read().unwrap_err();
-    assert!(error.to_string().contains("larger than 1048576 bytes"), "{error}");
-    let files = PolicyFiles { policy: path, tenants: None }.files();
-    assert_eq!(files.read().unwrap()[0].len(), FILE_BYTES_MAX + 1);
-}
-
-#[tokio::test]
-async fn fifo_link_loop_or_endless_file_is_refused_and_reading_goes_on() {
-    let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
-    watched.accepted(1.0).await;
-    let path = watched.path("policy.yaml");
-    let swap = |make: &dyn Fn(&Path)| {
-        let beside = path.with_extension("beside");
-        make(&beside);
-        fs::rename(&beside, &path).unwrap();
-    };
-    let others: [Replacement<'_>; 4] = [
-        (&|at| assert!(Command::new("mkfifo").arg(at).status().unwrap().success()), "a FIFO"),
-        (&|at| symlink(at.file_name().unwrap(), at).unwrap(), ""),
-        (&|at| symlink("/dev/zero", at).unwrap(), "a device"),
-        (&|at| fs::File::create(at).unwrap().set_len(1 << 40).unwrap(), "larger than 1048576"),
-    ];
-    for (number, (make, reason)) in others.iter().enumerate() {
-        swap(make);
-        watched.refused(reason).await;
-        swap(&|at| fs::write(at, policy(number as u32 + 2)).unwrap());
-        watched.accepted(number as f64 + 2.0).await;
-    }
 }

@@ -168,9 +168,10 @@ impl QueryTask {
             }
             progress.gate_failures += 1;
         }
-        let good_for = self.every * ANSWER_INTERVALS;
-        self.brain.with(|brain, now| {
-            brain.on_gate_answer(url, query, GateAnswer { at: now, valid_for: good_for, value })
+        let valid_for = self.every * ANSWER_INTERVALS;
+        self.brain.with(|brain, at| {
+            let answer = GateAnswer { at, valid_for, value };
+            brain.rollouts.answers.insert(&brain.policies.in_force, url, query, answer);
         });
     }
 }

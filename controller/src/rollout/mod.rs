@@ -94,8 +94,7 @@ use crate::aggregators::Place;
 use crate::brain::Recovery;
 use crate::state::{Cause, DurableState, Evidence, Stage};
 
-pub(crate) use self::promotion::Promotion;
-pub(crate) use self::promotion::RolloutError;
+pub(crate) use self::promotion::{Promotion, RolloutError};
 pub(crate) use self::renewal::MovingLimit;
 
 /// Ticks after which the stats are saved: with ticks of 500 ms, a crash costs at most half a minute of
@@ -216,7 +215,7 @@ impl Rollouts {
             let rollout = rollouts.remove(&change.entry);
             let gates = rollout.map(|rollout| self.answers.of(now, rollout)).unwrap_or_default();
             if stats.is_some() || !gates.is_empty() {
-                let queries = query_gates::evidence(&gates);
+                let queries = gates.iter().map(query_gates::evidence).collect();
                 change.evidence = Some(Evidence { queries, ..stats.unwrap_or_default() });
             }
         }
@@ -331,7 +330,7 @@ impl Rollouts {
 
     /// The evidence of an entry's present stage so far.
     pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
-        let queries = query_gates::evidence(&self.answers.of(now, rollout));
+        let queries = self.answers.of(now, rollout).iter().map(query_gates::evidence).collect();
         Evidence { queries, ..self.stats.get(entry).map(StageStats::evidence).unwrap_or_default() }
     }
 }

@@ -67,12 +67,8 @@ pub(crate) fn gate_queries(policy: &Policy) -> impl Iterator<Item = &QueryGate> 
     policy.entries().flat_map(|(_, entry)| entry.rollout.queries.iter())
 }
 
-/// Answered query gates as evidence.
-pub(super) fn evidence(gates: &[QueryGateState]) -> Vec<QueryEvidence> {
-    gates.iter().map(exhibit).collect()
-}
-
-fn exhibit(gate: &QueryGateState) -> QueryEvidence {
+/// An answered query gate as evidence.
+pub(super) fn evidence(gate: &QueryGateState) -> QueryEvidence {
     let (max, min) = match gate.bound {
         Bound::AtMost(most) => (Some(most), None),
         Bound::AtLeast(least) => (None, Some(least)),

@@ -12,7 +12,7 @@ use plimsoll_core::rollout::gates::{LatencyBasis, Observed, Reading};
 use plimsoll_core::stats::{Histogram, Quantile};
 
 use super::judged_limits::JudgedLimits;
-use crate::state::{CohortSums, Evidence, SavedStageStats};
+use crate::state::{CohortSums, Evidence, SavedSlot, SavedStageStats};
 
 /// Slots into which a window is divided. The stats cover the window and less than two further slots. After
 /// the policy changed the window, an old slot stays until newer ones cover the window.
@@ -39,9 +39,6 @@ pub(super) struct StageStats {
     limits: JudgedLimits,
 }
 
-/// A slot as it is saved: its time, and the counts of the canary cohort and of the control cohort.
-type SavedSlot = (u64, [u64; 5], [u64; 5]);
-
 /// The counts of some ticks.
 #[derive(Clone, Debug, Default)]
 struct Slot {
@@ -66,18 +63,15 @@ impl StageStats {
     }
 
     pub(super) fn restored(saved: &SavedStageStats) -> Self {
-        let time = |units: u64| Duration::from_millis(units.saturating_mul(saved.tick_ms));
-        let unobserved = saved.unobserved.iter().chain(std::iter::repeat(&[0; 2]));
-        let slot = |((units, canary, control), unobserved): (&SavedSlot, &[u64; 2])| {
-            let [in_canary, in_control] = *unobserved;
-            let (canary, control) = (restored(*canary, in_canary), restored(*control, in_control));
-            Slot { time: time(*units), cohorts: Cohorts { canary, control } }
+        let slot = |(time, canary, control): &SavedSlot| {
+            let cohorts = Cohorts { canary: restored(*canary), control: restored(*control) };
+            Slot { time: Duration::from_millis(*time), cohorts }
         };
-        let with_data = time(saved.cycles);
+        let with_data = Duration::from_millis(saved.with_data_ms);
         let mut stats = Self {
             with_data,
             has_latencies: saved.has_latencies,
-            full: saved.slots.iter().zip(unobserved).map(slot).collect(),
+            full: saved.slots.iter().map(slot).collect(),
             limits: JudgedLimits::restored(&saved.lowest_limits, with_data),
             ..Self::begin(saved.change)
         };
@@ -86,17 +80,14 @@ impl StageStats {
     }
 
     pub(super) fn saved(&self) -> SavedStageStats {
-        let slots = || self.full.iter().chain([&self.open]).filter(|slot| !slot.time.is_zero());
-        let saved =
-            |slot: &Slot| (millis(slot.time), counts(&slot.cohorts.canary), counts(&slot.cohorts.control));
-        let unobserved = |slot: &Slot| [slot.cohorts.canary.unobserved, slot.cohorts.control.unobserved];
-        let has_unobserved = self.unobserved() > 0;
+        let slots = self.full.iter().chain([&self.open]).filter(|slot| !slot.time.is_zero());
+        let saved = |Slot { time, cohorts }: &Slot| {
+            (millis(*time), counts(&cohorts.canary), counts(&cohorts.control))
+        };
         SavedStageStats {
             change: self.change,
-            cycles: millis(self.with_data),
-            tick_ms: 1,
-            slots: slots().map(saved).collect(),
-            unobserved: slots().filter(|_| has_unobserved).map(unobserved).collect(),
+            with_data_ms: millis(self.with_data),
+            slots: slots.map(saved).collect(),
             has_latencies: self.has_latencies,
             lowest_limits: self.limits.lowest(),
         }
@@ -257,12 +248,12 @@ fn sums(outcomes: &Outcomes) -> CohortSums {
     CohortSums { offered, refused, would_dropped, failed, unobserved, p99_us: p99, samples, instances }
 }
 
-const fn counts(outcomes: &Outcomes) -> [u64; 5] {
-    let instances = outcomes.instances as u64;
-    [outcomes.offered, outcomes.refused, outcomes.would_dropped, outcomes.failed, instances]
+const fn counts(outcomes: &Outcomes) -> [u64; 6] {
+    let Outcomes { offered, refused, would_dropped, failed, unobserved, instances, .. } = *outcomes;
+    [offered, refused, would_dropped, failed, unobserved, instances as u64]
 }
 
-fn restored([offered, refused, would_dropped, failed, instances]: [u64; 5], unobserved: u64) -> Outcomes {
+fn restored([offered, refused, would_dropped, failed, unobserved, instances]: [u64; 6]) -> Outcomes {
     let instances = u32::try_from(instances).unwrap_or(u32::MAX);
     Outcomes { offered, refused, would_dropped, failed, unobserved, instances, ..Outcomes::default() }
 }
@@ -346,17 +337,6 @@ mod tests {
             }
         }
         assert_eq!(stats.with_data, TICK * 22);
-        // A state of an earlier build counts in ticks.
-        let earlier = SavedStageStats {
-            change: 1,
-            cycles: 22,
-            tick_ms: 500,
-            slots: vec![(22, [12, 0, 0, 0, 3], [0; 5])],
-            ..SavedStageStats::default()
-        };
-        let back = StageStats::restored(&earlier);
-        assert_eq!((back.with_data, back.full[0].time), (TICK * 22, TICK * 22));
-        assert_eq!((back.saved().cycles, back.saved().slots[0].0), (11_000, 11_000));
     }
 
     #[test]

@@ -11,7 +11,9 @@ mod tests;
 pub use expired::{ExpiredAggregator, ExpiredAggregators};
 pub(crate) use kills::Now;
 pub use kills::{BucketSwitch, Command, End, Held};
-pub use stages::{Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedStageStats, Stage};
+pub use stages::{
+    Cause, Change, CohortSums, Evidence, HISTORY_MAX, QueryEvidence, SavedSlot, SavedStageStats, Stage,
+};
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,36 +32,27 @@ pub struct DurableState {
     pub epoch: Epoch,
     /// The fleet's key for coherent coins; without one they draw independently.
     pub coin_key: Option<CoinKey>,
-    /// The texts of the policy in force, with which the next start compares the files; `None` in a state of a build
-    /// that did not save them.
-    #[serde(default)]
+    /// The texts of the policy in force, with which the next start compares the files; `None` before the first one.
     pub policy: Option<Arc<PolicyTexts>>,
     /// The hash of the policy that is held back, which a restart does not release.
-    #[serde(default)]
     pub held: Option<String>,
     /// The traffic at the busiest moment of the last minutes, by which guardrails judge after a restart.
-    #[serde(default)]
     pub traffic: Offered,
     /// The kill generation of the fleet; odd means killed.
     pub kill: KillGeneration,
     /// True while the policy file has `kill_switch: true`.
     pub killed_by_file: bool,
     /// The command that kills the fleet, or a kill that was learned from a child.
-    #[serde(deserialize_with = "kills::command_or_flag")]
     pub killed_by_command: Option<Command>,
     /// The latest command that ended kills of the fleet.
-    #[serde(default)]
     pub fleet_kill_ended: Option<End>,
     /// The kill switches of buckets that were killed alone at some time.
-    #[serde(default)]
     pub bucket_kills: BTreeMap<Bucket, BucketSwitch>,
     /// The generation of every other bucket. The kills of buckets up to it have ended and are forgotten.
-    #[serde(default)]
     pub forgotten: KillGeneration,
     /// True if an earlier state could not be read: new entries begin in shadow.
     pub lost: bool,
     /// Why the state is not the one that the fleet knew, until an operator acknowledges it.
-    #[serde(default)]
     pub loss: Option<String>,
     /// The controllers since a start without a state, until aggregators have had the time to show the stages of the lost
     /// one. A start before that asks them again.
@@ -68,33 +61,26 @@ pub struct DurableState {
     /// The stage of each entry of the policy, a bucket or a pattern.
     pub stages: BTreeMap<String, Stage>,
     /// The latest changes of stages, oldest first.
-    #[serde(default)]
     pub history: VecDeque<Change>,
     /// The number of changes ever made.
-    #[serde(default)]
     pub changes: u64,
     /// The statistics of each entry's stage at the last save.
-    #[serde(default)]
     pub stage_stats: BTreeMap<String, SavedStageStats>,
     /// The time of the last tick in seconds since 1970: boosts that end later are still to be judged.
-    #[serde(default)]
     pub ticked_s: Option<i64>,
     /// The aggregators with a recent report, by zone and stable name.
     pub children: BTreeSet<(Zone, Name)>,
     /// The aggregators that went silent without a farewell until their shares were released.
-    #[serde(default)]
     pub expired: ExpiredAggregators,
 }
 
 impl DurableState {
     /// Returns the state of a controller that never ran before.
-    #[must_use]
     pub fn first_start() -> Self {
         Self::default()
     }
 
     /// Returns the state of a controller whose saved state cannot be read: every entry begins in shadow.
-    #[must_use]
     pub fn lost() -> Self {
         Self { lost: true, ..Self::first_start() }
     }
@@ -112,7 +98,7 @@ impl DurableState {
         }
         self.policy = Some(Arc::clone(policy.texts()));
         self.held = None;
-        self.killed_by_file = policy.kill_switch();
+        self.killed_by_file = policy.kill_switch;
         let entries: BTreeMap<String, _> = policy.entries().collect();
         self.stages.retain(|name, _| entries.contains_key(name));
         for (name, entry) in entries {
@@ -128,12 +114,12 @@ impl DurableState {
     /// policy that stays in force.
     pub(crate) fn on_held(&mut self, held: &Policy, in_force: &Policy) {
         self.held = Some(held.hash().to_string());
-        self.on_urgent(held, in_force, held.kill_switch());
+        self.on_urgent(held, in_force, held.kill_switch);
     }
 
     /// Applies the urgent parts of a policy that cannot be recorded. It ends no kill, and a restart judges it anew.
     pub(crate) fn on_unlogged(&mut self, offered: &Policy, in_force: &Policy) {
-        self.on_urgent(offered, in_force, self.killed_by_file || offered.kill_switch());
+        self.on_urgent(offered, in_force, self.killed_by_file || offered.kill_switch);
     }
 
     fn on_urgent(&mut self, offered: &Policy, in_force: &Policy, killed_by_file: bool) {
@@ -150,7 +136,7 @@ impl DurableState {
         for (name, entry) in policy.entries() {
             self.recall_mode(&name, entry.mode);
         }
-        self.killed_by_file = policy.kill_switch();
+        self.killed_by_file = policy.kill_switch;
         self.settle_generation(&Scope::Fleet, policy);
     }
 

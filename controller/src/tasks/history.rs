@@ -42,7 +42,7 @@ impl HistoryRecorder {
         match inner.read() {
             Ok(restored) => brain.restore_history(MonoTime::ZERO, restored),
             Err(error) => {
-                brain.on_minute_lost();
+                brain.limits.history.on_lost();
                 inner.fail(&error);
             }
         }
@@ -70,7 +70,7 @@ impl HistoryRecorder {
             let save = move || recorder.inner.lock().unwrap_or_else(PoisonError::into_inner).save(&of_save);
             if let Err(error) = tokio::task::spawn_blocking(save).await {
                 tracing::error!(%error, "history save panicked");
-                brain.with(|brain, _| brain.on_minute_lost());
+                brain.with(|brain, _| brain.limits.history.on_lost());
             }
         }
     }
@@ -105,7 +105,7 @@ impl Inner {
         let Unsaved { minutes, closed, answers } = brain.with(|brain, _| brain.take_unsaved_history());
         for minute in &minutes {
             if let Err(error) = self.with_store(brain, |store| store.write(minute)) {
-                brain.with(|brain, _| brain.on_minute_lost());
+                brain.with(|brain, _| brain.limits.history.on_lost());
                 self.fail(&error);
                 continue;
             }

@@ -67,7 +67,7 @@ impl PolicyTask {
             Ok(content) => content,
             Err(error) => {
                 tracing::error!("policy refused, the last good one stays in force: {error}");
-                self.brain.with(|brain, _| brain.on_refused(error.to_string()));
+                self.brain.with(|brain, _| brain.policies.refused = Some(error.to_string()));
                 return;
             }
         };
@@ -79,7 +79,7 @@ impl PolicyTask {
     /// Puts a policy in force once it is recorded.
     async fn offer(&mut self, policy: Arc<Policy>) {
         let (change, kills) = self.brain.with(|brain, _| {
-            let kills = policy.kill_switch() && !brain.durable().killed_by_file;
+            let kills = policy.kill_switch && !brain.durable().killed_by_file;
             if kills {
                 // A kill waits for no disk.
                 brain.hold_unlogged(Arc::clone(&policy), "it is being recorded in the audit log".to_owned());
@@ -213,11 +213,6 @@ fn log_held(brain: &Brain) {
     );
 }
 
-/// Returns true if both stages give the same log lines.
-fn is_alike(one: &Stage, other: &Stage) -> bool {
-    (one.stage, one.file, one.pending) == (other.stage, other.file, other.pending)
-}
-
 /// Logs the modes that a policy or a restart changed, and modes that differ from the policy file.
 pub(crate) fn log_stages(before: Option<&DurableState>, brain: &Brain) {
     let durable = brain.durable();
@@ -227,7 +222,8 @@ pub(crate) fn log_stages(before: Option<&DurableState>, brain: &Brain) {
     }
     for (entry, stage) in &durable.stages {
         let earlier = before.and_then(|before| before.stages.get(entry));
-        if earlier.is_some_and(|earlier| is_alike(earlier, stage)) && !was_killed {
+        let shown = |stage: &Stage| (stage.stage, stage.file, stage.pending);
+        if earlier.map(shown) == Some(shown(stage)) && !was_killed {
             continue;
         }
         if earlier.is_none_or(|earlier| earlier.stage != stage.stage) {

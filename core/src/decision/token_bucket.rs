@@ -44,7 +44,6 @@ impl Tokens {
 
     /// Returns the rest after one token is taken; `None` if there is no whole token.
     #[inline]
-    #[must_use]
     pub const fn take(self) -> Option<Self> {
         match self.0.checked_sub(Self::ONE) {
             Some(left) => Some(Self(left)),
@@ -58,7 +57,6 @@ impl Tokens {
     }
 
     /// Returns the rest after `debt` requests are paid, as far as whole tokens last.
-    #[must_use]
     pub fn pay(self, debt: &mut u64) -> Self {
         let paid = self.whole().min(*debt);
         *debt -= paid;
@@ -66,20 +64,17 @@ impl Tokens {
     }
 
     /// Returns the sum with other tokens.
-    #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Returns the tokens above a depth.
-    #[must_use]
     pub const fn above(self, depth: Self) -> Self {
         Self(self.0.saturating_sub(depth.0))
     }
 
     /// Returns the tokens after `elapsed` at `rate`: `min(depth, tokens + rate * elapsed)`. Also cuts to a
     /// depth that has become smaller.
-    #[must_use]
     pub fn refilled(self, rate: Rate, elapsed: Duration, depth: Self) -> Self {
         let fresh = Self::new(rate.per_second() * elapsed.as_secs_f64());
         Self(self.0.saturating_add(fresh.0)).min(depth)

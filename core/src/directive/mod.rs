@@ -191,7 +191,6 @@ pub struct Entitlement {
 
 impl Terms {
     /// Returns these terms; those that may be absent are taken from `held` where they are.
-    #[must_use]
     pub(crate) fn or(self, held: &Self) -> Self {
         Self {
             hold: self.hold.or(held.hold),
@@ -207,7 +206,6 @@ impl Terms {
 
 impl Values {
     /// Returns these values where present, else those of `held`.
-    #[must_use]
     pub fn or(self, held: Self) -> Self {
         Self {
             ratio: self.ratio.or(held.ratio),
@@ -221,7 +219,6 @@ impl Values {
     }
 
     /// Returns the values for a bucket without a limit: only the entitlement.
-    #[must_use]
     pub fn without_limit(self) -> Self {
         Self { entitlement: self.entitlement, ..Self::default() }
     }

@@ -18,7 +18,6 @@ pub struct Unlisted {
 impl Unlisted {
     /// The bucket of the policy with the most similar name, if one is similar. A name longer than
     /// [`NEAREST_BYTES_MAX`] is left out.
-    #[must_use]
     pub fn new(nearest: Option<&Bucket>) -> Self {
         let mut unlisted = Self { nearest: [0; NEAREST_BYTES_MAX], len: 0 };
         let name = nearest.map_or("", Bucket::as_str).as_bytes();
@@ -30,7 +29,6 @@ impl Unlisted {
     }
 
     /// Returns the most similar name in the policy.
-    #[must_use]
     pub fn nearest(&self) -> Option<&str> {
         let name = self.nearest.get(..usize::from(self.len)).filter(|name| !name.is_empty())?;
         std::str::from_utf8(name).ok()

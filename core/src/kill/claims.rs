@@ -42,7 +42,7 @@ pub struct Claims {
     by_scope: BTreeMap<Scope, Held>,
     version: u64,
     /// The number of claims that were new.
-    ignored: u64,
+    pub ignored: u64,
     /// The latest change that was logged, and its time.
     logged: (u64, Option<MonoTime>),
     /// The time at which the first change that is not logged was found.
@@ -146,11 +146,6 @@ impl Claims {
         self.by_scope.iter().map(|(scope, held)| (scope, &held.claim))
     }
 
-    /// The number of claims that moved nothing and were higher than those before.
-    pub const fn ignored(&self) -> u64 {
-        self.ignored
-    }
-
     /// The number of the latest change.
     pub(super) const fn version(&self) -> u64 {
         self.version
@@ -215,7 +210,7 @@ mod tests {
         let names = |claims: &Claims| -> Vec<(u64, String)> {
             claims.iter().map(|(_, claim)| (claim.generation.0, claim.name.to_string())).collect()
         };
-        assert_eq!((names(&claims), claims.ignored()), (vec![(7, "host:2".to_owned())], 1));
+        assert_eq!((names(&claims), claims.ignored), (vec![(7, "host:2".to_owned())], 1));
         claims.settle(|_| KillGeneration(6));
         assert_eq!(claims.highest(&Scope::Fleet), KillGeneration(7));
         claims.settle(|_| KillGeneration(8));

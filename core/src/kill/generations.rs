@@ -31,10 +31,10 @@ pub struct Kills {
     /// By bucket: the generation, and the number of its last change.
     buckets: BTreeMap<Bucket, (KillGeneration, u64)>,
     /// Kills of buckets with a generation up to this one have ended, and the controller has forgotten them.
-    forgotten: KillGeneration,
+    pub(crate) forgotten: KillGeneration,
     drill: Drill,
     /// The highest drill number that a child has claimed.
-    claimed_drill: Drill,
+    pub claimed_drill: Drill,
     version: u64,
     /// The number of times a bucket's generation was ignored for want of room.
     rejected: u64,
@@ -72,11 +72,6 @@ impl Kills {
     /// All buckets that were ever killed alone, in the order of names.
     pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, KillGeneration)> {
         self.buckets.iter().map(|(bucket, (generation, _))| (bucket, *generation))
-    }
-
-    /// The highest generation that the controller has forgotten; every decision knows the kills up to it.
-    pub const fn forgotten(&self) -> KillGeneration {
-        self.forgotten
     }
 
     /// The latest drill.
@@ -213,11 +208,6 @@ impl Kills {
                 self.claimed_drill = claimed;
             }
         }
-    }
-
-    /// The highest drill number that a child has claimed.
-    pub const fn claimed_drill(&self) -> Drill {
-        self.claimed_drill
     }
 
     /// The number of the next drill.

@@ -82,7 +82,6 @@ impl KillGeneration {
     }
 
     /// Returns the next generation that is killed (`true`) or not (`false`), which may be this one.
-    #[must_use]
     pub const fn switched(self, killed: bool) -> Self {
         if self.is_killed() == killed { self } else { Self(self.0.saturating_add(1)) }
     }
@@ -126,7 +125,6 @@ impl Kill {
     }
 
     /// Caps both generations at `held`, so that a peer cannot claim one that this process has not seen.
-    #[must_use]
     pub fn capped_at(self, held: Self) -> Self {
         Self { fleet: self.fleet.min(held.fleet), bucket: self.bucket.min(held.bucket) }
     }

@@ -37,7 +37,6 @@ impl Weight {
     }
 
     /// Returns this weight times a factor, clamped to the range of weights. NaN changes nothing.
-    #[must_use]
     pub fn times(self, factor: f64) -> Self {
         if factor.is_nan() { self } else { Self((self.0 * factor).clamp(Self::MIN, Self::MAX)) }
     }

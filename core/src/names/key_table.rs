@@ -27,7 +27,7 @@ impl Place {
 }
 
 /// Interns keys to dense ids, up to a bound, each with a value.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct KeyTable<T> {
     ids: HashMap<Key, KeyId>,
     keys: Vec<Key>,
@@ -43,15 +43,7 @@ pub struct KeyTable<T> {
 impl<T: Default> KeyTable<T> {
     /// An empty table for at most `keys_max` keys, and never more than `u32::MAX`.
     pub fn new(keys_max: usize) -> Self {
-        Self {
-            ids: HashMap::new(),
-            keys: Vec::new(),
-            values: Vec::new(),
-            generations: Vec::new(),
-            free: Vec::new(),
-            keys_max: keys_max.min(u32::MAX as usize),
-            searched: 0,
-        }
+        Self { keys_max: keys_max.min(u32::MAX as usize), ..Self::default() }
     }
 
     /// The place of `key`, and true if the key is new and was given a default value. `None` when the table is

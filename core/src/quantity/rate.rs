@@ -53,7 +53,6 @@ impl Rate {
     }
 
     /// Returns this rate times a share that is clamped to 0..=1 (NaN counts as 0).
-    #[must_use]
     pub fn times(self, share: f64) -> Self {
         Self(self.0 * if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) })
     }

@@ -41,7 +41,6 @@ impl Balance {
     }
 
     /// Returns the bucket after the refills up to `at_ms`. A time before the last refill adds nothing.
-    #[must_use]
     pub const fn refilled(self, rate: QuotaRate, at_ms: u64) -> Self {
         let refills = at_ms.saturating_sub(self.refilled_at_ms) / rate.every_ms();
         let tokens = self.tokens.saturating_add(refills.saturating_mul(rate.refill()));

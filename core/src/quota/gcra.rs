@@ -7,7 +7,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GcraRate {
     max_burst: u64,
-    emission_ns: u64,
+    pub(super) emission_ns: u64,
 }
 
 /// The reason why parameters are no rate of a throttle.
@@ -60,11 +60,6 @@ impl GcraRate {
             return Err(InvalidGcraRate::OutOfRange);
         }
         Ok(Self { max_burst, emission_ns })
-    }
-
-    /// The interval between requests at the sustained rate in nanoseconds.
-    pub const fn emission_ns(self) -> u64 {
-        self.emission_ns
     }
 
     /// The time that a full burst takes at the sustained rate.

@@ -33,7 +33,7 @@ const COVERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const CLOCKS_MAX: u32 = 2;
 
 /// The allowance of one child.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Allowance {
     /// Requests/s that one client may decide.
     per_s_max: f64,
@@ -67,7 +67,7 @@ pub(super) struct Allowance {
 }
 
 /// The part of the parent's range that is set aside for one instance.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Share {
     left: u64,
     /// The half that late counts leave to verified ones.
@@ -83,31 +83,14 @@ pub(super) struct Taken {
 }
 
 impl Allowance {
-    pub(super) const fn new(per_s_max: u64, clients_max: u32) -> Self {
+    pub(super) fn new(per_s_max: u64, clients_max: u32) -> Self {
         Self {
             per_s_max: per_s_max as f64,
             clients_max,
-            history: 0.0,
-            clients: 0,
-            span: None,
-            counted: 0,
-            left: 0,
-            unconfirmed_left: 0,
-            arrived: MonoTime::ZERO,
-            own_time: Duration::ZERO,
             late_s: COVERED_MAX.as_secs() as f64,
-            per_s: 0.0,
-            late_room: 0,
             share: Share { left: u64::MAX, verified: u64::MAX / 2 },
+            ..Self::default()
         }
-    }
-
-    pub(super) const fn per_s_max(&self) -> u64 {
-        self.per_s_max as u64
-    }
-
-    pub(super) const fn clients_max(&self) -> u32 {
-        self.clients_max
     }
 
     /// Sets aside a share for the instance, in place of what is left of the last one, which is returned.

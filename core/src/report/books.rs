@@ -99,18 +99,11 @@ impl Books {
         }
     }
 
-    /// Sets the requests/s that the child, or each client behind it, is believed to decide.
+    /// Sets the requests/s that the child, or each client behind it, is believed to decide, and the clients that are
+    /// believed to be behind it, whatever its reports say.
     #[must_use]
-    pub fn with_decisions_per_s_max(self, per_s_max: u64) -> Self {
-        let allowance = Allowance::new(per_s_max, self.allowance.clients_max());
-        Self { allowance, ..self }
-    }
-
-    /// Sets the clients that are believed to be behind the child, whatever its reports say.
-    #[must_use]
-    pub fn with_clients_max(self, clients_max: u32) -> Self {
-        let allowance = Allowance::new(self.allowance.per_s_max(), clients_max);
-        Self { allowance, ..self }
+    pub fn with_bounds(self, per_s_max: u64, clients_max: u32) -> Self {
+        Self { allowance: Allowance::new(per_s_max, clients_max), ..self }
     }
 
     /// Sets aside a share of the parent's range for this instance: no more is counted of it. Returns what is left

@@ -99,7 +99,6 @@ impl Counts {
     }
 
     /// Returns the largest part of these counts that is consistent with the requests offered.
-    #[must_use]
     pub fn consistent_part(self) -> Self {
         let dropped = self.dropped.min(self.offered);
         let guard_dropped = self.guard_dropped.min(self.offered - dropped);
@@ -120,21 +119,18 @@ impl Counts {
 
     /// The join of two states of one cumulative count, the larger of each column: associative, commutative, idempotent.
     #[inline]
-    #[must_use]
     pub fn merge(self, other: Self) -> Self {
         self.zip(other, u64::max)
     }
 
     /// Returns the counts since `earlier`; columns that decreased count as 0.
     #[inline]
-    #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
     }
 
     /// The sum of two sources. No sum of accepted counts saturates, because parents bound what they accept.
     #[inline]
-    #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
     }
@@ -171,7 +167,6 @@ impl Tally {
     }
 
     /// Returns the largest part of this tally that is consistent with the requests offered.
-    #[must_use]
     pub(super) fn consistent_part(self) -> Self {
         let counts = self.counts.consistent_part();
         Self { counts, late: self.late.zip(counts, u64::min) }
@@ -185,21 +180,18 @@ impl Tally {
 
     /// The join of two states of one tally.
     #[inline]
-    #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self { counts: self.counts.merge(other.counts), late: self.late.merge(other.late) }
     }
 
     /// Returns the counts since `earlier`.
     #[inline]
-    #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self { counts: self.counts.since(earlier.counts), late: self.late.since(earlier.late) }
     }
 
     /// The sum of two sources.
     #[inline]
-    #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { counts: self.counts.plus(other.counts), late: self.late.plus(other.late) }
     }

@@ -56,16 +56,6 @@ pub struct Evidence {
     cells: BTreeMap<CohortKey, Outcomes>,
 }
 
-/// Evidence on its way to the controller, in batches by the number of the report that first carried them.
-///
-/// Books count every request exactly; evidence is a sample and may be lost with a stream. So it is sent in
-/// batches that count once: a batch that arrives again is recognised by its number. No parent has to store
-/// the cumulative latencies of each child and bucket.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batches {
-    by_report: BTreeMap<u64, Evidence>,
-}
-
 impl Side {
     /// The word used in metrics and tables.
     pub const fn as_str(self) -> &'static str {
@@ -97,7 +87,6 @@ impl Outcomes {
     }
 
     /// Reduces all numbers in proportion so that the [weight](Self::weight) is at most `most`.
-    #[must_use]
     pub fn limited(self, most: u64) -> Self {
         let weight = self.weight();
         if weight <= most {
@@ -150,17 +139,24 @@ impl Evidence {
         has_room
     }
 
-    /// Sets the outcomes of one cohort; of two for the same cohort the larger one is kept.
+    /// Sets the outcomes of one cohort.
     pub fn put(&mut self, cohort: CohortKey, outcomes: Outcomes) {
-        let held = self.cells.entry(cohort).or_default();
-        if outcomes > *held {
-            *held = outcomes;
-        }
+        self.cells.insert(cohort, outcomes);
     }
 
     /// Every cohort with its outcomes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&CohortKey, &Outcomes)> {
         self.cells.iter()
+    }
+
+    /// Adds the cohorts of another part of the same report.
+    pub fn append(&mut self, mut part: Self) {
+        self.cells.append(&mut part.cells);
+    }
+
+    /// The number of latency bins in all cohorts.
+    pub fn bins(&self) -> usize {
+        self.cells.values().map(|outcomes| outcomes.latency.iter().len()).sum()
     }
 
     /// Returns true if there is none.
@@ -171,47 +167,6 @@ impl Evidence {
     /// Removes all outcomes.
     pub fn clear(&mut self) {
         self.cells.clear();
-    }
-}
-
-impl Batches {
-    /// Builds the batch of one report; empty if there is no evidence.
-    pub fn one(seq: u64, evidence: Evidence) -> Self {
-        let batch = (!evidence.is_empty()).then_some((seq, evidence));
-        Self { by_report: batch.into_iter().collect() }
-    }
-
-    /// The outcomes first sent after report `seq`.
-    pub fn after(&self, seq: u64) -> impl Iterator<Item = (&CohortKey, &Outcomes)> {
-        let later = (std::ops::Bound::Excluded(seq), std::ops::Bound::Unbounded);
-        self.by_report.range(later).flat_map(|(_, evidence)| evidence.iter())
-    }
-
-    /// The number of cohorts in all batches.
-    pub fn len(&self) -> usize {
-        self.by_report.values().map(|evidence| evidence.iter().len()).sum()
-    }
-
-    /// The number of latency bins in all batches.
-    pub fn bins(&self) -> usize {
-        self.after(0).map(|(_, outcomes)| outcomes.latency.iter().len()).sum()
-    }
-
-    /// Returns true if there is no batch.
-    pub fn is_empty(&self) -> bool {
-        self.by_report.is_empty()
-    }
-
-    /// Joins two sets: each batch once. Associative, commutative and idempotent.
-    #[must_use]
-    pub fn merge(mut self, other: Self) -> Self {
-        for (seq, evidence) in other.by_report {
-            let held = self.by_report.entry(seq).or_default();
-            for (cohort, outcomes) in evidence.cells {
-                held.put(cohort, outcomes);
-            }
-        }
-        self
     }
 }
 
@@ -227,48 +182,17 @@ mod tests {
         Outcomes { offered, ..Outcomes::default() }
     }
 
-    fn told(seq: u64, cells: &[(&str, u64)]) -> Batches {
-        let mut evidence = Evidence::default();
-        for (bucket, offered) in cells {
-            evidence.add(&stand(bucket, Side::Canary), &asked(*offered), 9);
-        }
-        Batches::one(seq, evidence)
-    }
-
-    #[test]
-    fn a_batch_counts_once_however_often_it_arrives() {
-        let (first, second) = (told(3, &[("a", 5)]), told(4, &[("a", 7), ("b", 1)]));
-        let both = first.clone().merge(second.clone());
-        assert_eq!(both, second.clone().merge(first.clone()));
-        assert_eq!(both, both.clone().merge(first.clone()).merge(second));
-        let offered = |seq| both.after(seq).map(|(_, outcomes)| outcomes.offered).collect::<Vec<_>>();
-        assert_eq!((offered(0), offered(3), offered(4)), (vec![5, 7, 1], vec![7, 1], vec![]));
-        assert!(told(9, &[]).is_empty(), "nothing to tell is no batch");
-    }
-
     #[test]
     fn unobserved_requests_add_up_and_make_the_larger_of_two_outcomes() {
         let of = |offered, unobserved| Outcomes { offered, unobserved, ..Outcomes::default() };
         let mut sum = of(5, 3);
         sum.add(&of(4, 4));
         assert_eq!((sum.clone(), sum.limited(3)), (of(9, 7), of(3, 2)));
-        let mut evidence = Evidence::default();
-        for outcomes in [of(5, 3), of(5, 4), of(5, 0)] {
-            evidence.put(stand("a", Side::Canary), outcomes);
-        }
-        assert_eq!(evidence.iter().map(|(_, outcomes)| outcomes.unobserved).collect::<Vec<_>>(), [4]);
         for (outcomes, most, is_plausible) in
             [(of(5, 5), 5, true), (of(5, 0), 5, true), (of(5, 6), 9, false), (of(5, 5), 4, false)]
         {
             assert_eq!(outcomes.is_plausible(most), is_plausible, "{outcomes:?} of {most}");
         }
-    }
-
-    #[test]
-    fn parts_of_one_batch_join() {
-        let whole = told(3, &[("a", 5), ("b", 6)]);
-        assert_eq!(told(3, &[("b", 6)]).merge(told(3, &[("a", 5)])), whole);
-        assert_eq!(whole.len(), 2);
     }
 
     #[test]

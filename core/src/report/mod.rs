@@ -17,7 +17,7 @@ mod weighing;
 pub use allowance::{CLIENTS_MAX, DECISIONS_PER_S_MAX};
 pub use books::Books;
 pub use counts::{COLUMNS, Counts, Tally};
-pub use evidence::{Batches, COHORTS_MAX, CohortKey, Evidence, Outcomes, Side};
+pub use evidence::{COHORTS_MAX, CohortKey, Evidence, Outcomes, Side};
 pub use identity::{Identity, InstanceId, Role};
 pub use ingest::{Entered, Entry, Ledger, New, Origin};
 pub use outbox::{Handover, Outbox};
@@ -59,7 +59,7 @@ pub struct KeyDefinition {
 }
 
 /// The mode of a bucket at a child.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedMode {
     /// From an aggregator, in a greeting: the mode that a controller sent it.
     pub directed: Option<Mode>,
@@ -132,8 +132,8 @@ pub struct Report {
     pub definitions: BTreeMap<KeyId, KeyDefinition>,
     /// Cumulative counts by the child's ids; a key that is absent is unchanged.
     pub tallies: Tallies,
-    /// The evidence for rollout gates.
-    pub evidence: Batches,
+    /// The evidence for rollout gates since the report before.
+    pub evidence: Evidence,
     /// True if the child stops in order: its share is released at once.
     pub leaving: bool,
 }
@@ -143,81 +143,6 @@ impl Report {
     pub fn has_order(&self, scope: &Scope) -> bool {
         let first = OrderId { scope: scope.clone(), given_at: InstanceId(0) };
         self.orders.range(first..).next().is_some_and(|(id, _)| id.scope == *scope)
-    }
-
-    /// Joins two reports of one stream: associative, commutative and idempotent, so that the parts of a
-    /// message may arrive in any order and more than once. Counts of a key whose id was redefined are
-    /// dropped: they were confirmed.
-    #[inline]
-    #[must_use]
-    pub fn merge(self, other: Self) -> Self {
-        let (mut first, mut later) = if other.seq < self.seq { (other, self) } else { (self, other) };
-        if first.seq < later.seq && !later.definitions.is_empty() {
-            let is_replaced =
-                |id| later.definitions.get(&id).is_some_and(|new| first.definitions.get(&id) != Some(new));
-            first.tallies = first.tallies.retain(|id| !is_replaced(id));
-        }
-        first.more = if first.seq < later.seq { later.more } else { first.more && later.more };
-        if (later.leader(), later.controller_age) > (first.leader(), first.controller_age) {
-            (first.epoch, first.controller) = (later.epoch, later.controller);
-            first.controller_age = later.controller_age;
-        }
-        // Of two parts of one message, one leaves the field out.
-        first.path = if first.seq < later.seq { later.path } else { first.path.max(later.path) };
-        if first.seq < later.seq {
-            first.subscriptions.retain(|bucket| !later.unsubscriptions.contains(bucket));
-        }
-        if first.seq < later.seq {
-            first.tails.clear();
-        }
-        first.tails.append(&mut later.tails);
-        first.seq = later.seq;
-        first.identity = first.identity.or(later.identity);
-        first.time = first.time.max(later.time);
-        first.other_controller = first.other_controller.max(later.other_controller);
-        first.kill.merge(later.kill);
-        for (bucket, generation) in later.kills {
-            first.kills.entry(bucket).or_default().merge(generation);
-        }
-        for (id, order) in later.orders {
-            let held = first.orders.entry(id).or_insert(order);
-            *held = order.max(*held);
-        }
-        for (scope, claim) in later.claims {
-            let held = first.claims.entry(scope).or_insert_with(|| claim.clone());
-            *held = claim.max(held.clone());
-        }
-        first.drill = first.drill.max(later.drill);
-        first.claimed_drill = first.claimed_drill.max(later.claimed_drill);
-        // The later entry of a zone applies; two parts of one message have entries of different zones.
-        later.spreads.append(
-            &mut first.spreads.into_iter().filter(|(zone, _)| !later.spreads.contains_key(zone)).collect(),
-        );
-        first.spreads = later.spreads;
-        first.children = first.children.max(later.children);
-        first.clients = first.clients.max(later.clients);
-        first.killed_locally = first.killed_locally.max(later.killed_locally);
-        for (held, more) in [
-            (&mut first.subscriptions, &mut later.subscriptions),
-            (&mut first.unsubscriptions, &mut later.unsubscriptions),
-        ] {
-            held.append(more);
-            held.sort_unstable();
-            held.dedup();
-        }
-        first.established.append(&mut later.established);
-        for (bucket, hold) in later.holds {
-            first.holds.entry(bucket).or_insert(hold);
-        }
-        for (bucket, mode) in later.modes {
-            let held = first.modes.entry(bucket).or_insert(mode);
-            *held = mode.max(*held);
-        }
-        first.definitions.append(&mut later.definitions);
-        first.tallies = first.tallies.merge(later.tallies);
-        first.evidence = first.evidence.merge(later.evidence);
-        first.leaving |= later.leaving;
-        first
     }
 }
 

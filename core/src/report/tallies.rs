@@ -1,8 +1,9 @@
 //! The counts of many keys in columns, in the order of ids, as a report carries them.
 
+use std::collections::BTreeMap;
+
 use super::{Counts, Tally};
 use crate::names::KeyId;
-use crate::stats::merge_ascending;
 
 /// Cumulative tallies by the child's ids, ascending, each id once.
 ///
@@ -67,46 +68,14 @@ impl Tallies {
             (*id, Tally { counts: *counts, late })
         })
     }
-
-    /// Joins two sets; a key in both gets the join of its tallies. Linear.
-    #[must_use]
-    pub fn merge(mut self, other: Self) -> Self {
-        if self.is_empty() {
-            return other;
-        }
-        if other.ids.first() > self.ids.last() {
-            for (id, tally) in other.iter() {
-                self.push(id, tally);
-            }
-            return self;
-        }
-        let mut joined = Self::with_capacity(self.len() + other.len());
-        for (id, tally) in merge_ascending(self.iter(), other.iter(), Tally::merge) {
-            joined.push(id, tally);
-        }
-        joined
-    }
-
-    /// Removes the keys for which `keep` returns false.
-    #[must_use]
-    pub fn retain(self, mut keep: impl FnMut(KeyId) -> bool) -> Self {
-        self.iter().filter(|(id, _)| keep(*id)).collect()
-    }
 }
 
 impl FromIterator<(KeyId, Tally)> for Tallies {
     /// Accepts any order; of two with one id the later one counts.
     fn from_iter<I: IntoIterator<Item = (KeyId, Tally)>>(tallies: I) -> Self {
-        let mut tallies: Vec<(KeyId, Tally)> = tallies.into_iter().collect();
-        if !tallies.is_sorted_by(|a, b| a.0 < b.0) {
-            // The sort is stable, and the last of equal ids is kept.
-            tallies.sort_by_key(|(id, _)| *id);
-            tallies.reverse();
-            tallies.dedup_by_key(|(id, _)| *id);
-            tallies.reverse();
-        }
-        let mut sorted = Self::with_capacity(tallies.len());
-        for (id, tally) in tallies {
+        let ordered: BTreeMap<KeyId, Tally> = tallies.into_iter().collect();
+        let mut sorted = Self::with_capacity(ordered.len());
+        for (id, tally) in ordered {
             sorted.push(id, tally);
         }
         sorted

@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use super::merge_ascending;
-
 /// The number of bins of a [`Histogram`].
 pub const BINS: usize = 2_048;
 /// The width of the narrowest bins of a [`Histogram`], and of all below 2 ms, in microseconds.
@@ -116,13 +114,9 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize> LogLinear<U
         }
     }
 
-    /// Adds all counts of another histogram. Linear in both.
+    /// Adds all counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        if self.bins.is_empty() {
-            self.bins.clone_from(&other.bins);
-            return;
-        }
-        self.bins = merge_ascending(self.iter(), other.iter(), u64::saturating_add).collect();
+        other.iter().for_each(|(bin, count)| self.add(bin, count));
     }
 
     /// The number of durations.

@@ -130,7 +130,6 @@ fn every(text: &str, field: &Field<'_>) -> Checked<u64> {
 }
 
 /// Returns the text of a time between two refills, as in the files.
-#[must_use]
 pub fn every_text(rate: QuotaRate) -> String {
     humantime::format_duration(Duration::from_millis(rate.every_ms())).to_string()
 }

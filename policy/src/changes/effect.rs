@@ -93,9 +93,9 @@ impl<'a> Regime<'a> {
         let all: Vec<Claimant> = listed.chain([class]).collect();
         let (mut division, mut of_names) = (Division::default(), Division::default());
         division.divide(limit, limit, &all);
-        let left = division.allocations().last().copied().unwrap_or_default();
+        let left = division.allocations.last().copied().unwrap_or_default();
         of_names.divide(left, left, &names);
-        let (mut listed, mut names) = (division.allocations().iter(), of_names.allocations().iter());
+        let (mut listed, mut names) = (division.allocations.iter(), of_names.allocations.iter());
         let allocations = claimants.iter().map(|(is_listed, _)| {
             let next = if *is_listed { listed.next() } else { names.next() };
             next.copied().unwrap_or_default()

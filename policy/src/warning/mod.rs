@@ -34,7 +34,6 @@ pub struct Warning {
 
 impl Warning {
     /// Makes a warning about a field.
-    #[must_use]
     pub fn of(field: &Field<'_>, message: String) -> Self {
         Self { file: field.file().to_owned(), at: field.at(), path: field.path(), message, since: None }
     }

@@ -3,7 +3,6 @@
 use plimsoll_core::names::nearest;
 
 /// Returns the hint for an unknown `word`: the nearest of `known` if it is near, and all of them.
-#[must_use]
 pub fn hint(word: &str, known: &[&str]) -> String {
     let all = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
     match nearest(word, known.iter().copied()) {

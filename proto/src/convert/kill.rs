@@ -17,17 +17,15 @@ pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::
     wire::BucketKill { bucket: bucket.to_string(), generation: generation.0 }
 }
 
-/// Decodes generations by bucket. Of several for one bucket the highest counts.
+/// Decodes generations by bucket.
 pub(super) fn decode_kills(
     kills: &[wire::BucketKill],
 ) -> Result<BTreeMap<Bucket, KillGeneration>, DecodeError> {
     check_len("kills", kills.len(), KILLED_BUCKETS_MAX)?;
-    let mut all = BTreeMap::new();
-    for kill in kills {
-        let bucket = decode_name("kills", &kill.bucket, Bucket::new)?;
-        all.entry(bucket).or_insert(KillGeneration(0)).merge(KillGeneration(kill.generation));
-    }
-    Ok(all)
+    let decode = |kill: &wire::BucketKill| {
+        Ok((decode_name("kills", &kill.bucket, Bucket::new)?, KillGeneration(kill.generation)))
+    };
+    kills.iter().map(decode).collect()
 }
 
 pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
@@ -40,7 +38,7 @@ pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
     }
 }
 
-/// Decodes kill orders. Of several states of one order the latest counts.
+/// Decodes kill orders.
 pub(super) fn decode_orders(
     orders: Vec<wire::KillOrder>,
 ) -> Result<BTreeMap<OrderId, KillOrder>, DecodeError> {
@@ -50,9 +48,7 @@ pub(super) fn decode_orders(
         let bucket = bucket.map(|bucket| decode_name("kill_orders", &bucket, Bucket::new)).transpose()?;
         let id = OrderId { scope: Scope::from(bucket), given_at: decode_instance(&given_at)? };
         let (generation, age) = (KillGeneration(generation), Duration::from_millis(age_ms));
-        let order = KillOrder { generation, age, ends_held };
-        let held = all.entry(id).or_insert(order);
-        *held = order.max(*held);
+        all.insert(id, KillOrder { generation, age, ends_held });
     }
     Ok(all)
 }
@@ -67,7 +63,7 @@ pub(super) fn encode_claim(scope: &Scope, claim: &KillClaim) -> wire::KillClaim 
     }
 }
 
-/// Decodes kill claims. Of several for one scope the highest counts.
+/// Decodes kill claims.
 pub(super) fn decode_claims(claims: Vec<wire::KillClaim>) -> Result<BTreeMap<Scope, KillClaim>, DecodeError> {
     check_len("kill_claims", claims.len(), CLAIMS_MAX)?;
     let mut all: BTreeMap<Scope, KillClaim> = BTreeMap::new();
@@ -79,10 +75,7 @@ pub(super) fn decode_claims(claims: Vec<wire::KillClaim>) -> Result<BTreeMap<Sco
             service: decode_name("kill_claims.service", &service, Name::new)?,
             name: decode_name("kill_claims.name", &name, Name::new)?,
         };
-        let scope = Scope::from(bucket);
-        if all.get(&scope).is_none_or(|held| claim.generation > held.generation) {
-            all.insert(scope, claim);
-        }
+        all.insert(Scope::from(bucket), claim);
     }
     Ok(all)
 }

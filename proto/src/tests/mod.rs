@@ -1,6 +1,5 @@
 //! Messages survive a round trip over the wire within its bounds; all others are rejected.
 
-mod corrupted;
 mod directives;
 mod quotas;
 mod rejected;
@@ -27,8 +26,8 @@ use plimsoll_core::law::presence::Presences;
 use plimsoll_core::names::{Bucket, Key, KeyId, NAME_BYTES_MAX, Name, Tenant, Zone};
 use plimsoll_core::quantity::{DropRatio, Limit, MonoTime, Rate};
 use plimsoll_core::report::{
-    Batches, COLUMNS, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes,
-    Report, ReportedMode, Role, Side, Tallies, Tally,
+    COLUMNS, CohortKey, Counts, Echo, Evidence, Identity, InstanceId, KeyDefinition, Outcomes, Report,
+    ReportedMode, Role, Side, Tallies, Tally,
 };
 use plimsoll_core::rollout::{Cohort, Percent};
 use plimsoll_core::stats::{BINS, Bin, Histogram};

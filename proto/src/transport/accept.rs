@@ -99,7 +99,7 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Acceptor {
     listener: TcpListener,
-    connections: Connections,
+    pub(super) connections: Connections,
     /// The rate of a port whose connections carry streams.
     admission: Option<Shared<Admission>>,
     /// Connections left until the next pause.
@@ -114,20 +114,17 @@ impl Connections {
     /// Allows `pending_max` pending connections in all, half of them from one source, and `open_max` connections
     /// with those whose peer has greeted. Further ones wait in the accept queue. One that was silent for a second gives
     /// its place to a new one ([`Place::closed`]).
-    #[must_use]
     pub fn new(pending_max: usize, open_max: usize) -> Self {
         Self::from(Inner { pending_max, open_max, is_fair: false, state: Mutex::default() })
     }
 
     /// Allows as many, and closes a connection of the source with the most ([`Place::closed`]) for one of a source with
     /// fewer, so that a few hosts cannot keep all others out.
-    #[must_use]
     pub fn fair(pending_max: usize, open_max: usize) -> Self {
         Self::from(Inner { pending_max, open_max, is_fair: true, state: Mutex::default() })
     }
 
     /// Returns the counts so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.state().counts
     }
@@ -139,7 +136,6 @@ impl Connections {
     }
 
     /// The number of failed handshakes by reason.
-    #[must_use]
     pub fn failed_handshakes(&self) -> BTreeMap<&'static str, u64> {
         self.state().failed_handshakes.counts()
     }
@@ -288,7 +284,6 @@ impl Place {
     }
 
     /// Is cancelled when another connection takes this place: this one must be dropped then.
-    #[must_use]
     pub const fn closed(&self) -> &CancellationToken {
         &self.closed
     }
@@ -305,13 +300,11 @@ impl Drop for Place {
 
 impl Acceptor {
     /// Accepts the connections of `listener`.
-    #[must_use]
     pub fn new(listener: TcpListener, connections: Connections) -> Self {
         Self { listener, connections, admission: None, left: ACCEPT_BURST, paused: Instant::now() }
     }
 
     /// Accepts without pauses, for a port whose peers may open a connection for each request.
-    #[must_use]
     pub fn without_pauses(self) -> Self {
         Self { left: usize::MAX, ..self }
     }
@@ -362,11 +355,6 @@ impl Acceptor {
                 }
             }
         }
-    }
-
-    /// Returns the connections of this port.
-    pub(super) const fn connections(&self) -> &Connections {
-        &self.connections
     }
 }
 

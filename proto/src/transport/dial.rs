@@ -114,7 +114,6 @@ impl Dial {
     }
 
     /// The host and the port in lower case, by which processes agree on the home of a bucket.
-    #[must_use]
     pub fn authority(&self) -> String {
         self.endpoint
             .uri()

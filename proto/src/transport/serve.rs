@@ -88,7 +88,7 @@ fn accept(
 ) -> impl Stream<Item = Result<Guarded, Infallible>> {
     let accept = async |(mut acceptor, security): (Acceptor, PortSecurity)| {
         let accepted = acceptor.next().await;
-        let guarded = Guarded::new(accepted, &security, acceptor.connections().clone());
+        let guarded = Guarded::new(accepted, &security, acceptor.connections.clone());
         Some((Ok(guarded), (acceptor, security)))
     };
     unfold((Acceptor::new(listener, connections).with_admission(admission), security), accept)

@@ -11,6 +11,5 @@ mod scripted;
 #[cfg(test)]
 mod silence;
 #[cfg(test)]
-mod slow_reader;
 #[cfg(test)]
 mod tls;

@@ -38,7 +38,7 @@ impl World<'_> {
         let (report, interval) = (process.report(time), process.report_interval());
         let is_greeting = report.identity.is_some();
         let cut = self.port(child).cuts > 0;
-        if let Some(arrival) = self.streams[stream].up.send(now, report, cut, &mut self.network_rng) {
+        for arrival in self.streams[stream].up.send(now, report, cut, &mut self.network_rng) {
             self.queue.plan(arrival, Event::Up(stream));
         }
         let next = match is_greeting {
@@ -120,7 +120,7 @@ impl World<'_> {
         let Some(directives) = process.directives(time, id) else { return };
         let cut = self.port(child).cuts > 0;
         let link = &mut self.streams[stream].down;
-        if let Some(arrival) = link.send(now, directives, cut, &mut self.network_rng) {
+        for arrival in link.send(now, directives, cut, &mut self.network_rng) {
             self.queue.plan(arrival, Event::Down(stream));
         }
     }

@@ -248,42 +248,6 @@ fn new_zone(instance: u64) -> Zone {
 const ROLES: [Role; 2] = [Role::Client, Role::Aggregator];
 
 #[test]
-fn generation_without_an_order_kills_nothing() {
-    for role in ROLES {
-        for zone in [UPPER, LOWER] {
-            for kill in [1, 2, 7, JUMP_MAX, JUMP_MAX + 1, u64::MAX - 1, u64::MAX] {
-                let mut world = World::new();
-                world.claims(role, zone, fleet(kill));
-                assert_eq!(world.generations(&FLEET), [0; 3], "{role:?} {zone} {kill}");
-            }
-        }
-    }
-    for kill in [1, 2, 7, u64::MAX] {
-        let mut world = World::new();
-        world.claims_at_controller(fleet(kill));
-        assert_eq!(world.generations(&FLEET), [0; 3], "{kill}");
-    }
-}
-
-#[test]
-fn generation_of_a_bucket_without_an_order_kills_nothing() {
-    for role in ROLES {
-        for zone in [UPPER, LOWER] {
-            for kill in [1, 2, 7, JUMP_MAX + 1, u64::MAX] {
-                let claim =
-                    Claim { kills: [(bucket("api"), KillGeneration(kill))].into(), ..Claim::default() };
-                let mut world = World::new();
-                world.claims(role, zone, claim.clone());
-                assert_eq!(world.generations(&alone("api")), [0; 3], "{role:?} {zone} {kill}");
-                let mut world = World::new();
-                world.claims_at_controller(claim);
-                assert_eq!(world.generations(&alone("api")), [0; 3], "{kill}");
-            }
-        }
-    }
-}
-
-#[test]
 fn repeated_claims_cut_no_aggregator_off() {
     for step in [JUMP_MAX, JUMP_MAX - 1] {
         for zone in [UPPER, LOWER] {
@@ -353,46 +317,6 @@ fn invented_bucket_kills_leave_room_for_real_ones() {
 }
 
 #[test]
-fn ended_kills_leave_room_for_new_ones() {
-    let mut world = World::new();
-    let kill = |world: &mut World, name: &str| {
-        world.brain().on_kill(&alone(name), command()).expect("there is room");
-        world.settle();
-        assert_eq!(world.generations(&alone(name)).map(|of| of % 2), [1; 3], "{name}");
-    };
-    kill(&mut world, "api");
-    for number in 0..KILLED_BUCKETS_MAX + 3 {
-        let (now, scope) = (world.at(), alone(&format!("b{number}")));
-        world.brain().on_kill(&scope, command()).expect("there is room");
-        assert!(world.brain().on_kill_ends(now, &scope).0);
-    }
-    world.settle();
-    kill(&mut world, "one-more");
-    // One of the first is killed again: its number does not restart.
-    kill(&mut world, "b0");
-    assert_eq!(world.generations(&alone("api")).map(|of| of % 2), [1; 3], "a kill in force stays");
-    let slots = world.zones.iter().map(|zone| zone.kills().buckets().count()).max();
-    assert!(slots.unwrap() <= KILLED_BUCKETS_MAX);
-}
-
-#[test]
-fn drill_number_of_a_client_starts_no_drill() {
-    for zone in [UPPER, LOWER] {
-        for drill in [1, JUMP_MAX, u64::MAX] {
-            let mut world = World::new();
-            world.claims(Role::Client, zone, Claim { drill, ..Claim::default() });
-            assert_eq!(world.drills(), [0; 3], "{zone} {drill}");
-            // The next drill reaches every tier, also the client with a higher number if that is plausible.
-            let now = world.at();
-            let begun = world.brain().begin_drill(now).0;
-            world.settle();
-            assert_eq!(world.drills(), [begun; 3]);
-            assert!(drill == u64::MAX || begun > drill, "{begun} {drill}");
-        }
-    }
-}
-
-#[test]
 fn drill_numbers_of_an_aggregator_end_no_drills() {
     for zone in [UPPER, LOWER] {
         let mut world = World::new();
@@ -442,25 +366,6 @@ fn clients_carry_a_kill_over_a_restart_of_their_aggregator_until_the_controller_
         world.settle();
         assert_eq!(world.generations(&FLEET), [2; 3], "{zone}");
     }
-}
-
-#[test]
-fn aggregator_with_an_order_of_its_own_takes_no_evidence() {
-    let mut world = World::new();
-    world.controller_stops();
-    world.restart(LOWER);
-    world.restart(UPPER);
-    let now = world.at();
-    world.zones[UPPER].order_kill(now, &alone("api"), true).unwrap();
-    world.claims(Role::Client, UPPER, fleet(1));
-    assert_eq!(world.generations(&FLEET)[1], 0);
-    // Its order follows earlier evidence.
-    world.restart(UPPER);
-    world.claims(Role::Client, UPPER, fleet(1));
-    let now = world.at();
-    world.zones[UPPER].order_kill(now, &FLEET, false).unwrap();
-    world.claims(Role::Client, UPPER, fleet(9));
-    assert_eq!(world.generations(&FLEET)[1], 2);
 }
 
 #[test]

@@ -186,32 +186,3 @@ proptest! {
         prop_assert!(world.counted() <= u128::from(u64::MAX));
     }
 }
-
-#[test]
-fn attack_by_two_sums_cuts_the_attackers_and_counts_the_others() {
-    let mut world = World::new(1_000_000);
-    let most = u64::MAX / 4;
-    let mut attackers = [Liar::new(Role::Client, 11), Liar::new(Role::Client, 12)];
-    let mut honest = Liar::new(Role::Client, 13);
-    for liar in attackers.iter_mut().chain([&mut honest]) {
-        assert!(liar.send(&mut world, 0, false));
-    }
-    attackers[0].tallies[1].counts = Counts { offered: most, dropped: most, ..Counts::ZERO };
-    attackers[1].tallies[1].counts = Counts { quota_repeated: most, ..Counts::ZERO };
-    for tenth in 1..=50 {
-        world.now += Duration::from_millis(100);
-        for liar in &mut attackers {
-            assert!(liar.send(&mut world, 0, false));
-        }
-        honest.tallies[1].counts.offered += 100;
-        assert!(honest.send(&mut world, 0, false));
-        if tenth % 5 == 0 {
-            world.roll_up();
-        }
-    }
-    assert_eq!(world.pair.zone.counters().cut, 2 * (most - 1_100_000), "all but 1.1 s at the bound");
-    assert_eq!(world.counted(), 2 * 1_100_000 + 5_000);
-    let cut: Vec<(&str, u64)> =
-        world.pair.zone.sessions().iter().map(|child| (child.identity.name.as_str(), child.cut)).collect();
-    assert_eq!(cut, [("host:11", most - 1_100_000), ("host:12", most - 1_100_000), ("host:13", 0)]);
-}

@@ -64,27 +64,17 @@ impl TokenFile {
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), state }) })
     }
 
-    /// Holds tokens that no file changes.
-    #[cfg(feature = "testing")]
-    pub(in crate::access) fn of(tokens: Tokens) -> Self {
-        let state = Mutex::new(State { tokens: Arc::new(tokens), refused: None });
-        Self { inner: Arc::new(Inner { path: PathBuf::new(), state }) }
-    }
-
     /// Returns the path of the file.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
 
     /// Returns the tokens in force.
-    #[must_use]
     pub fn tokens(&self) -> Arc<Tokens> {
         Arc::clone(&self.state().tokens)
     }
 
     /// Returns why the file as it is now is not in force; `None` if it is.
-    #[must_use]
     pub fn refused(&self) -> Option<String> {
         self.state().refused.clone()
     }
@@ -187,23 +177,6 @@ mod tests {
         fs::write(&path, line("ben") + &line("cleo")).unwrap();
         file.reload();
         assert_eq!((names(&file), file.refused()), (vec!["ben".to_owned(), "cleo".to_owned()], None));
-    }
-
-    #[test]
-    fn swapped_symlink_is_followed() {
-        let directory = tempfile::tempdir().unwrap();
-        let at = |name: &str| directory.path().join(name);
-        for (version, name) in [("v1", "ann"), ("v2", "ben")] {
-            fs::create_dir(at(version)).unwrap();
-            fs::write(at(version).join("tokens"), line(name)).unwrap();
-        }
-        symlink("v1", at("..data")).unwrap();
-        symlink("..data/tokens", at("tokens")).unwrap();
-        let file = TokenFile::open(&at("tokens")).unwrap();
-        symlink("v2", at("..new")).unwrap();
-        fs::rename(at("..new"), at("..data")).unwrap();
-        file.reload();
-        assert_eq!(names(&file), ["ben"]);
     }
 
     #[test]

@@ -46,7 +46,6 @@ pub struct TokenHash([u8; SHA256_OUTPUT_LEN]);
 
 /// Returns true if a text has the form of a token. Only texts of this form are compared, so a short password whose hash
 /// is in the file opens nothing.
-#[must_use]
 pub fn is_token(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     text.strip_prefix(TOKEN_PREFIX)
@@ -55,7 +54,6 @@ pub fn is_token(text: &str) -> bool {
 
 impl Tokens {
     /// Returns the entries in the order of the file.
-    #[must_use]
     pub fn entries(&self) -> &[Token] {
         &self.entries
     }
@@ -83,7 +81,6 @@ impl fmt::Display for Token {
 
 impl TokenHash {
     /// Hashes a token.
-    #[must_use]
     pub fn of(token: &str) -> Self {
         let mut hash = [0; SHA256_OUTPUT_LEN];
         hash.copy_from_slice(digest::digest(&SHA256, token.as_bytes()).as_ref());

@@ -273,21 +273,3 @@ fn flood_of_new_tenants_evicts_no_frequent_one_and_a_newly_frequent_one_has_a_ke
     assert!(regulars.iter().all(|regular| crowded.has(regular)));
     crowded.check_balanced();
 }
-
-#[test]
-fn least_frequent_key_makes_room_for_a_much_more_frequent_tenant() {
-    let mut crowded = Crowded::new(12, 1_000, 1);
-    let warm = |crowded: &mut Crowded| {
-        for number in 0..40 {
-            crowded.offer(0, &format!("warm{number}"), 1);
-        }
-    };
-    crowded.seconds(5, warm);
-    crowded.seconds(4, |crowded| {
-        warm(crowded);
-        crowded.offer(0, "hot", 50);
-    });
-    assert!(crowded.has("hot"));
-    assert!(crowded.zone.keys() <= 13, "{}", crowded.zone.keys());
-    crowded.check_balanced();
-}

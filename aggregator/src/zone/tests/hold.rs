@@ -2,7 +2,6 @@
 
 use super::*;
 use plimsoll_core::directive::{KeyDirective, Values};
-use plimsoll_core::law::presence::Presences;
 
 /// The rate that passes when a tenant offers `rps`.
 fn passing(scene: &Scene, name: &str, rps: f64) -> f64 {
@@ -66,32 +65,6 @@ fn zone_on_hold_keeps_its_hold_under_any_traffic() {
 }
 
 #[test]
-fn zone_on_hold_divides_its_hold_between_tenants() {
-    let script = Script::rates(&[("acme", 200.0), ("free", 300.0), ("default", 0.0)])
-        .with("acme", |values| values.entitlement = Some(entitled(4.0)));
-    let client = Client::new(1).offering("acme", 200.0).offering("free", 1000.0);
-    let mut scene = silent(script, client);
-    assert!((passing(&scene, "free", 1000.0) - 300.0).abs() < 5.0, "the rest of acme's share");
-    scene.clients[0].offers("acme", 2000.0);
-    scene.run(4.0);
-    for (name, rps, expected) in [("acme", 2000.0, 400.0), ("free", 1000.0, 100.0)] {
-        let passing = passing(&scene, name, rps);
-        assert!((passing - expected).abs() < 0.02 * expected, "{name}: {passing}");
-    }
-}
-
-#[test]
-fn zone_on_hold_enforces_its_part_of_a_tenant_limit() {
-    let mut script = Script::rates(&[("acme", 400.0), ("default", 100.0)]).with("acme", |values| {
-        values.entitlement = Some(Entitlement { tenant_limit: Some(per_second(600.0)), ..entitled(1.0) });
-    });
-    script.terms.presences = Some(Presences::new(3_000).unwrap());
-    let scene = silent(script, Client::new(1).offering("acme", 1000.0));
-    let passing = passing(&scene, "acme", 1000.0);
-    assert!((passing - 200.0).abs() < 2.0, "a third of 600: {passing}");
-}
-
-#[test]
 fn new_controller_without_counts_leaves_the_zone_on_its_old_hold() {
     let script = Script::rates(&[("acme", 500.0), ("default", 0.0)]);
     let mut scene = silent(script.clone(), Client::new(1).offering("acme", 1000.0));
@@ -109,7 +82,7 @@ fn new_controller_without_counts_leaves_the_zone_on_its_old_hold() {
     scene.clients[0].offers("acme", 2000.0);
     scene.run(5.0);
     assert!(scene.is_on_hold(), "it confirms reports and sends no rates");
-    assert_eq!(scene.zone.epoch(), Some(Epoch(2)));
+    assert_eq!(scene.zone.upstream.epoch(), Some(Epoch(2)));
     let passing = passing(&scene, "acme", 2000.0);
     assert!((passing - 500.0).abs() < 5.0, "{passing}");
     scene.controller = Some(Script { epoch: 2, ..Script::rates(&[("acme", 800.0), ("default", 0.0)]) });

@@ -2,7 +2,6 @@
 
 use super::*;
 use plimsoll_core::decision::Mode;
-use plimsoll_core::kill::drill::Drill;
 use plimsoll_core::kill::{Kill, KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::report::ReportedMode;
 
@@ -72,26 +71,6 @@ fn order_leaves_shadow_until_a_controller_that_knows_it_decides_again() {
 }
 
 #[test]
-fn unconfirmed_order_outlives_the_end_of_another_kill() {
-    // With the report of the order covered or not before the end of another kill arrives, and the generation
-    // after it.
-    for (covers, generation) in [(false, 3), (true, 2)] {
-        let (mut zone, mut client) = enforcing();
-        zone.order_kill(at(100), &Scope::Fleet, true).unwrap();
-        let first = zone.report(at(110));
-        assert_eq!(orders(&first).len(), 1);
-        assert!(zone.report(at(120)).orders.is_empty(), "once on a stream");
-        zone.on_open(at(130));
-        let report = zone.report(at(140));
-        assert_eq!(orders(&report), orders(&first), "and again on the next one");
-        let covered = if covers { report.seq } else { 0 };
-        zone.on_directives(at(150), enforces(1, 1, 2, 2, covered)).unwrap();
-        let mode = if covers { Mode::Enforce } else { Mode::Shadow };
-        assert_eq!(sent_to(&mut zone, &mut client, at(160)), (mode, generation), "covered: {covers}");
-    }
-}
-
-#[test]
 fn order_of_a_child_aggregator_is_relayed_and_one_of_a_client_is_ignored() {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
@@ -133,78 +112,6 @@ fn ended_order_is_not_confused_with_another_kill_of_the_same_generation() {
     assert_eq!(sent_to(&mut zone, &mut client, at(190)), (Mode::Shadow, 4));
     zone.on_directives(at(200), enforces(1, 3, 6, 6, report.seq)).unwrap();
     assert_eq!(sent_to(&mut zone, &mut client, at(210)), (Mode::Enforce, 6));
-}
-
-#[test]
-fn ended_order_of_a_child_aggregator_is_relayed_and_ends_the_kill_here() {
-    let mut zone = answered();
-    zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
-    let mut client = Client::new(1);
-    client.send_report(&mut zone, at(20));
-    assert_eq!(sent_to(&mut zone, &mut client, at(20)), (Mode::Enforce, 2));
-    let mut lower = aggregator(300);
-    lower.order_kill(at(30), &Scope::Fleet, true).unwrap();
-    lower.order_kill(at(40), &Scope::Fleet, false).unwrap();
-    let greeting = lower.report(at(50));
-    assert!(zone.on_report(at(50), StreamId(300), greeting).unwrap(), "all children are sent it");
-    assert_eq!(sent_to(&mut zone, &mut client, at(60)), (Mode::Shadow, 2));
-    let report = zone.report(at(70));
-    assert_eq!((orders(&report), report.kill), (vec![(Scope::Fleet, 300, 2)], KillGeneration(2)));
-
-    // Ordered and ended again, before the controller has confirmed either.
-    lower.order_kill(at(80), &Scope::Fleet, true).unwrap();
-    zone.on_report(at(80), StreamId(300), lower.report(at(80))).unwrap();
-    assert_eq!(zone.kills().fleet(), KillGeneration(3));
-    assert_eq!(orders(&zone.report(at(90))), [(Scope::Fleet, 300, 3)]);
-    lower.order_kill(at(100), &Scope::Fleet, false).unwrap();
-    zone.on_report(at(100), StreamId(300), lower.report(at(100))).unwrap();
-    assert_eq!(sent_to(&mut zone, &mut client, at(110)), (Mode::Shadow, 4));
-    assert_eq!(orders(&zone.report(at(110))), [(Scope::Fleet, 300, 4)]);
-}
-
-#[test]
-fn bucket_killed_alone_is_sent_once_on_each_stream() {
-    let (mut zone, mut client) = enforcing();
-    zone.order_kill(at(100), &Scope::Bucket(bucket()), true).unwrap();
-    let killed = [(bucket(), KillGeneration(1))].into();
-    let script = zone.directives(at(110), client.stream).unwrap();
-    assert_eq!((&script.kills, script.kill), (&killed, KillGeneration(0)));
-    assert_eq!(script.buckets[0].terms.mode, Mode::Shadow);
-    assert_eq!(zone.report(at(120)).kills, killed);
-    assert!(zone.report(at(130)).kills.is_empty());
-    client.send_report(&mut zone, at(140));
-    zone.order_kill(at(150), &Scope::Fleet, true).unwrap();
-    assert!(zone.directives(at(160), client.stream).unwrap().kills.is_empty());
-    client.reconnect(9);
-    client.send_report(&mut zone, at(170));
-    assert_eq!(
-        zone.directives(at(170), client.stream).unwrap().kills,
-        killed,
-        "a new stream starts with all generations"
-    );
-}
-
-#[test]
-fn drill_is_relayed_timed_and_reported_and_changes_no_mode() {
-    let (mut zone, mut client) = enforcing();
-    assert!(zone.report(at(90)).spreads.is_empty());
-    let drill = Directives { drill: Drill(7), ..enforces(1, 3, 0, 0, 0) };
-    zone.on_directives(at(100), drill).unwrap();
-    assert!(zone.is_report_due() && zone.has_downstream_changes());
-    let report = zone.report(at(100));
-    let name = zone.name().clone();
-    assert_eq!((report.drill, report.spreads[&name].missing), (Drill(7), 1));
-    assert!(!zone.is_report_due());
-    assert_eq!(zone.directives(at(110), client.stream).unwrap().drill, Drill(7));
-    let answer = Report { drill: Drill(7), ..client.report(at(140)) };
-    zone.on_report(at(140), client.stream, answer).unwrap();
-    let spread = &zone.report(at(150)).spreads[&name];
-    assert_eq!((spread.confirmed(), spread.missing), (1, 0));
-    let wait = spread.quantile(1.0).unwrap();
-    assert!(wait >= Duration::from_millis(40) && wait <= Duration::from_millis(43), "{wait:?}");
-    assert!(zone.report(at(160)).spreads.is_empty(), "nothing new");
-    assert_eq!(sent_to(&mut zone, &mut client, at(170)), (Mode::Enforce, 0));
-    assert_eq!(zone.begin_drill(at(200)), Drill(8));
 }
 
 #[test]

@@ -19,7 +19,7 @@ use plimsoll_core::exchange::{Child, Parent, StreamId, StreamRejected};
 use plimsoll_core::law::Parameters;
 use plimsoll_core::names::{Bucket, Key, Tenant};
 use plimsoll_core::quantity::{DropRatio, MonoTime, Rate};
-use plimsoll_core::report::{Batches, Echo, Evidence, Identity, InstanceId, Report, Role};
+use plimsoll_core::report::{Echo, Evidence, Identity, InstanceId, Report, Role};
 
 use super::*;
 use crate::schedule::report_interval::Load;
@@ -35,9 +35,4 @@ fn bucket() -> Bucket {
 
 fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
-}
-
-/// The ratio of the first key in a message.
-fn ratio(directives: &Directives) -> Option<u32> {
-    directives.buckets.first().and_then(|bucket| bucket.keys.first()?.values.ratio).map(DropRatio::units)
 }

@@ -20,7 +20,7 @@ pub(super) fn identity(role: Role, instance: u128) -> Identity {
         instance: InstanceId(instance),
         name: Name::new(&format!("host:{instance}")).unwrap(),
         service: Name::new("shop").unwrap(),
-        zone: ZoneName::new("a").unwrap(),
+        zone: plimsoll_core::names::Zone::new("a").unwrap(),
         role,
     }
 }

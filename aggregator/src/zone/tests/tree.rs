@@ -1,12 +1,8 @@
 //! A tree of aggregators with clients at the bottom and a scripted controller at the top, advanced in tenths
 //! of seconds.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use plimsoll_core::directive::Values;
-use plimsoll_core::names::KeyId;
-use plimsoll_core::report::Books;
 
 const STEP: u64 = 100;
 
@@ -30,11 +26,6 @@ pub(super) struct Tree {
     pub(super) now: u64,
     streams: u64,
     seq: u64,
-    books: Books,
-    ids: Vec<Key>,
-    /// Requests counted by the controller, by tenant.
-    pub(super) counted: BTreeMap<Tenant, u64>,
-    pub(super) unconfirmed: u64,
 }
 
 impl Tree {
@@ -49,10 +40,6 @@ impl Tree {
             now: 0,
             streams: 10_000,
             seq: 0,
-            books: Books::new(scripted::CONTROLLER, 1_000),
-            ids: Vec::new(),
-            counted: BTreeMap::new(),
-            unconfirmed: 0,
         };
         for (at, client) in below.into_iter().enumerate() {
             let instance = 1_001 + at as u128;
@@ -86,20 +73,6 @@ impl Tree {
         let now = self.now();
         self.upper.on_close(now, self.lowers[lower].stream);
         self.lowers[lower].cut = true;
-    }
-
-    /// Replaces the upper aggregator by another process, to which all children connect.
-    pub(super) fn replace_upper(&mut self, instance: u128) {
-        let mut upper = Zone::new(
-            Identity { instance: InstanceId(instance), ..identity(Role::Aggregator, 100) },
-            Bounds::default(),
-            Parameters::default(),
-        );
-        upper.on_open(self.now());
-        self.upper = upper;
-        self.seq = 0;
-        self.books = Books::new(scripted::CONTROLLER, 1_000);
-        (0..self.lowers.len()).for_each(|lower| self.connect(lower));
     }
 
     pub(super) fn run(&mut self, seconds: f64) {
@@ -150,35 +123,15 @@ impl Tree {
         let now = self.now();
         let report = self.upper.report(now);
         let Some(script) = &self.controller else { return };
-        if report.seq == 1 {
-            self.books.open();
-        }
-        let ids = &mut self.ids;
-        let own = |key: &Key| {
-            ids.push(key.clone());
-            Some(KeyId(ids.len() as u32 - 1))
-        };
-        let entered = self.books.enter(now, &report, own).unwrap();
-        self.unconfirmed += entered.unconfirmed;
-        for entry in entered.entries {
-            let tenant = self.ids[entry.own.unwrap().index()].tenant.clone();
-            *self.counted.entry(tenant).or_default() += entry.delta.counts.offered;
-        }
         self.seq += 1;
         self.upper.on_directives(now, script.message(self.seq, report.seq)).unwrap();
     }
 
-    /// Requests decided by all clients.
-    pub(super) fn decided(&self) -> u64 {
-        let clients = self.lowers.iter().flat_map(|lower| &lower.clients).chain(&self.clients);
-        clients.flat_map(|client| client.counts.values()).map(|counts| counts.offered).sum()
-    }
-
     pub(super) fn values(&self, lower: usize, name: &str) -> Values {
-        self.lowers[lower].zone.board().get(&bucket()).unwrap().own(name).unwrap()
+        self.lowers[lower].zone.board.get(&bucket()).unwrap().own(name).unwrap()
     }
 
     pub(super) fn hold(&self, lower: usize) -> Option<f64> {
-        self.lowers[lower].zone.board().get(&bucket())?.terms().hold.map(Rate::per_second)
+        self.lowers[lower].zone.board.get(&bucket())?.terms().hold.map(Rate::per_second)
     }
 }

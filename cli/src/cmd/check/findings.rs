@@ -136,7 +136,7 @@ impl Summary {
             enforce: in_mode(Mode::Enforce),
             quotas: policy.quotas().count(),
             tenants: policy.tenants().count(),
-            kill_switch: policy.kill_switch(),
+            kill_switch: policy.kill_switch,
         }
     }
 

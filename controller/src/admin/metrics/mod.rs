@@ -136,7 +136,7 @@ fn of_the_process<'a>() -> Vec<M<'a>> {
             "plimsoll_kill_claims_total",
             &[],
             "Kill generations that no order explained and that were higher than those before.",
-            |s| one(s.brain.kill_claims().ignored()),
+            |s| one(s.brain.kill_claims().ignored),
         ),
         M::gauge("plimsoll_fleet_clients", &[], "Connected clients.", |s| one(s.status.clients)),
         M::gauge(

@@ -97,7 +97,6 @@ impl Snapshot {
     }
 
     /// The head, if there is one that can be read.
-    #[must_use]
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref().ok()?.as_ref()
     }

@@ -1,11 +1,5 @@
 //! Logs on disk, read whole and in part.
 
-use std::os::unix::fs::symlink;
-use std::process::Command;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
-
 use super::super::line::{Actor, Entry, Record};
 use super::*;
 
@@ -110,27 +104,4 @@ fn file_that_is_rotated_while_it_is_read_is_read_whole() {
     fs::rename(directory.path().join(LOG), directory.path().join("audit.log.2")).unwrap();
     fs::remove_file(directory.path().join("audit.log.1")).unwrap();
     assert_eq!(snapshot.verify().unwrap().unwrap().lines, 7);
-}
-
-#[test]
-fn something_else_in_the_place_of_the_log_does_not_block() {
-    type Make = fn(&Path);
-    let makes: [(&str, Make); 3] = [
-        ("a FIFO", |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
-        ("a directory", |path| fs::create_dir(path).unwrap()),
-        ("a device", |path| symlink("/dev/zero", path).unwrap()),
-    ];
-    for (what, make) in makes {
-        let directory = log(&[0]);
-        let path = directory.path().join(LOG);
-        fs::remove_file(&path).unwrap();
-        make(&path);
-        let (sender, receiver) = mpsc::channel();
-        // In another thread, so that an open that waits for ever is a failure of the test.
-        let log = directory.path().to_owned();
-        thread::spawn(move || sender.send(Snapshot::open(&log).map(|_| ()).unwrap_err().to_string()));
-        let error = receiver.recv_timeout(Duration::from_secs(60));
-        let error = error.unwrap_or_else(|_| panic!("{what} blocks"));
-        assert!(error.contains(what), "{error}");
-    }
 }

@@ -53,7 +53,7 @@ pub struct Verified {
 }
 
 /// A verification in progress. Takes the lines of all files in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Verifier {
     head: Option<Head>,
     lines: u64,
@@ -78,7 +78,6 @@ struct Place {
 
 impl Kind {
     /// Returns the word used in answers.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Edited => "edited",
@@ -100,18 +99,8 @@ impl fmt::Display for Fault {
 
 impl Verifier {
     /// Begins a verification against a head. Without one, lines that are missing at the end are not noticed.
-    #[must_use]
     pub fn new(head: Option<Head>) -> Self {
-        Self {
-            head,
-            lines: 0,
-            first: None,
-            last: None,
-            place: Place::default(),
-            torn_bytes: 0,
-            fault: None,
-            missing: 0..0,
-        }
+        Self { head, ..Self::default() }
     }
 
     /// Begins a file. Its lines follow those of the file before.

@@ -55,17 +55,6 @@ impl Log {
 }
 
 #[test]
-fn log_as_it_was_written_is_verified() {
-    let whole = log(6, 3);
-    let last = whole.head.clone().unwrap();
-    let verified = Verified { lines: 6, first: Some(1), last, after_head: 0, torn_bytes: 0 };
-    assert_eq!(whole.verify(), Ok(verified.clone()));
-    assert_eq!(Log { head: None, ..whole }.verify(), Ok(verified));
-    let none = Verified { lines: 0, first: None, last: Head::genesis(), after_head: 0, torn_bytes: 0 };
-    assert_eq!(log(0, 0).verify(), Ok(none));
-}
-
-#[test]
 fn manipulated_line_is_found_and_named() {
     type Manipulation = fn(&mut Log);
     let edit: Manipulation = |log| log.lines[1] = log.lines[1].replace("change", "chance");

@@ -16,27 +16,25 @@ pub(crate) use self::recovery::Recovery;
 use super::Brain;
 use crate::aggregators::Place;
 use crate::bucket::BucketState;
-use crate::rollout::query_gates::GateAnswer;
 use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, Ready, RolloutError, Rollouts};
 use crate::state::Change;
 
 impl Brain {
-    /// Records the evidence of a report that was entered. Evidence first sent in reports up to number `before`
-    /// was recorded then. Left out and counted is evidence that may be of an earlier stage, evidence of more
+    /// Records the evidence of a report that was entered. Left out and counted is evidence that may be of an earlier stage, evidence of more
     /// requests than there can have been, that of other buckets and modes than those sent to the aggregator, and
     /// that of buckets whose limit is unknown: nothing could be refused there.
     pub(super) fn record_evidence(
         &mut self,
         stream: StreamId,
         report: &Report,
-        before: u64,
         entered: &Entered,
         place: &Place,
     ) {
         let is_recent = entered.span.is_some_and(|span| span <= EVIDENCE_SPAN_MAX);
         let child = self.downstream.sessions.by_stream(stream);
-        for (cohort, outcomes) in report.evidence.after(before) {
-            let bucket = self.buckets.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
+        for (cohort, outcomes) in report.evidence.iter() {
+            let bucket =
+                self.buckets.states.get(&cohort.bucket).filter(|bucket| bucket.limit != Limit::Unknown);
             let stage = bucket.and_then(|bucket| self.durable.stages.get(bucket.entry.as_deref()?));
             let counts = is_recent
                 && outcomes.is_plausible(entered.decisions_max)
@@ -54,7 +52,7 @@ impl Brain {
     /// Records what was weighed since the last tick.
     fn record_weighed(&mut self) {
         for (cohort, outcomes) in self.rollouts.weighing.take().iter() {
-            let entry = self.buckets.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
+            let entry = self.buckets.states.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
             if let Some(entry) = entry {
                 self.rollouts.record(&self.durable, entry, cohort, outcomes);
             }
@@ -88,7 +86,7 @@ impl Brain {
         if let Some(from_s) = durable.ticked_s.replace(unix_s) {
             self.rollouts.on_boosts_ended(durable, policy, from_s, unix_s);
         }
-        for moving in self.buckets.as_slice().iter().filter_map(BucketState::moving_limit) {
+        for moving in self.buckets.states.values().filter_map(BucketState::moving_limit) {
             self.rollouts.on_limit(durable, policy, moving);
         }
         durable.changes != before
@@ -98,11 +96,6 @@ impl Brain {
     /// and come before the policy in force is replaced.
     pub(super) fn close_ended_stages(&mut self) {
         self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.clock.at);
-    }
-
-    /// Takes the answer to a query gate, or the error that came in its place. The next tick judges by it.
-    pub(crate) fn on_gate_answer(&mut self, url: &str, query: &str, answer: GateAnswer) {
-        self.rollouts.answers.insert(&self.policies.in_force, url, query, answer);
     }
 
     /// Makes a promotion whose gate has passed. Returns false if it passes no longer.

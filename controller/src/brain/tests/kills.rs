@@ -1,27 +1,14 @@
 //! Kills by command, by an aggregator's report and with a time to live, and the directives that follow.
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::state::Command;
 use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::drill::Drill;
-use plimsoll_core::kill::{KillGeneration, KillOrder, OrderId, Scope};
+use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Text;
 
 fn because(until_s: Option<i64>) -> Command {
     Command { reason: Some(Text::new("a test").unwrap()), until_s, ..Command::default() }
-}
-
-/// The order of an aggregator for the fleet at this generation, `age_ms` old.
-fn order(generation: u64, age_ms: u64) -> BTreeMap<OrderId, KillOrder> {
-    let id = OrderId { scope: Scope::Fleet, given_at: InstanceId(7) };
-    let generation = KillGeneration(generation);
-    [(id, KillOrder { generation, age: Duration::from_millis(age_ms), ends_held: false })].into()
-}
-
-fn fleet_of(policy: Arc<Policy>) -> Fleet {
-    Fleet::new(policy, two_zones())
 }
 
 fn modes(fleet: &Fleet) -> Vec<Mode> {
@@ -50,57 +37,6 @@ fn order_is_sent_after_it_is_saved_or_saving_failed() {
         );
         assert_eq!(sent.buckets[0].terms.kill.fleet, KillGeneration(1));
     }
-}
-
-#[test]
-fn bucket_killed_with_a_ttl_stays_in_shadow_afterwards() {
-    let mut fleet = fleet_of(policy(&enforced_with("")));
-    fleet.run(2.0);
-    let scope = Scope::Bucket(bucket());
-    fleet.brain.on_kill(&scope, because(Some(fleet.unix_s + 10))).unwrap();
-    fleet.run(1.0);
-    assert_eq!(modes(&fleet), [Mode::Shadow; 2]);
-    assert_eq!(fleet.brain.kills().of(&bucket()).bucket, KillGeneration(1));
-    fleet.run(10.0);
-    assert_eq!(fleet.brain.kills().of(&bucket()).bucket, KillGeneration(2));
-    assert_eq!((modes(&fleet), fleet.brain.kills().fleet()), (vec![Mode::Shadow; 2], KillGeneration(0)));
-    fleet.restarts();
-    fleet.run(10.0);
-    assert_eq!(modes(&fleet), [Mode::Shadow; 2]);
-    assert_eq!(fleet.brain.kills().of(&bucket()).bucket, KillGeneration(2));
-}
-
-#[test]
-fn order_at_an_aggregator_kills_with_any_generation() {
-    let mut fleet = settled(enforced());
-    fleet.brain.on_kill(&Scope::Fleet, because(None)).unwrap();
-    let now = fleet.now();
-    assert!(
-        fleet.brain.on_kill_ends(now, &Scope::Fleet).0 && !fleet.brain.on_kill_ends(now, &Scope::Fleet).0
-    );
-    fleet.run(1.0);
-    let now = fleet.now();
-    // Killed independently, with a generation that is known here and has ended.
-    let report = fleet.zones[0].report(now);
-    let report = Report { kill: KillGeneration(1), orders: order(1, 0), ..report };
-    let stream = fleet.zones[0].stream;
-    assert!(fleet.brain.on_report(now, stream, report).unwrap(), "all aggregators are sent it");
-    assert_eq!(fleet.brain.kills().fleet(), KillGeneration(3));
-    let command = fleet.brain.durable().command(&Scope::Fleet).unwrap().clone();
-    assert_eq!(
-        (command.reason, command.since_s),
-        (None, Some(fleet.unix_s + fleet.now().as_micros() as i64 / 1_000_000))
-    );
-    fleet.run(1.0);
-    assert_eq!(fleet.zones[1].kill, KillGeneration(3));
-    let now = fleet.now();
-    assert!(fleet.brain.on_kill_ends(now, &Scope::Fleet).0);
-    let report = fleet.zones[1].report(now);
-    let liar = Report { kills: [(bucket(), KillGeneration(u64::MAX))].into(), ..report };
-    let stream = fleet.zones[1].stream;
-    fleet.brain.on_report(now, stream, liar).expect("claims reject no stream");
-    let claims: Vec<_> = fleet.brain.kill_claims().iter().map(|(_, claim)| claim.zone.as_str()).collect();
-    assert_eq!((fleet.brain.kills().bucket(&bucket()), claims), (KillGeneration(0), vec!["b"]));
 }
 
 #[test]

@@ -44,32 +44,6 @@ fn client_is_rejected_with_the_port_of_an_aggregator() {
 }
 
 #[test]
-fn path_of_at_most_five_aggregators_is_accepted_also_with_the_id_of_the_controller() {
-    let own = brain().downstream.sessions.own();
-    let ids = |count: u128| (1..=count).map(|id| InstanceId(1_000 + id)).collect::<Vec<_>>();
-    let with_own: Vec<InstanceId> = ids(2).into_iter().chain([own]).collect();
-    for (path, judged) in [
-        (ids(0), Ok(())),
-        (ids(4), Ok(())),
-        (ids(5), Err(StreamRejected::TooDeep { aggregators: 6 })),
-        // A controller is below nobody. A hostile child of the aggregator that reports it must not cut that off.
-        (with_own, Ok(())),
-    ] {
-        let mut brain = brain();
-        let mut zone = Scripted::new("a", 1);
-        let longer = Report { path: Path(path.clone()), ..zone.report(at(0)) };
-        let greeted = brain.on_report(at(0), zone.stream, longer).map(|_| ());
-        assert_eq!(greeted, judged, "{path:?}");
-        // A path that grows later is checked, too.
-        let mut zone = Scripted::new("b", 2);
-        let report = zone.report(at(0));
-        brain.on_report(at(0), zone.stream, report).unwrap();
-        let longer = Report { path: Path(path), ..zone.report(at(500)) };
-        assert_eq!(brain.on_report(at(500), zone.stream, longer).map(|_| ()), judged);
-    }
-}
-
-#[test]
 fn names_beyond_the_bound_fold_into_the_default_class() {
     let mut brain = brain();
     brain.keys = Keys::new(at(0), 3);

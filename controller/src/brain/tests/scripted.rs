@@ -40,7 +40,6 @@ struct Traffic {
     rps: f64,
     behind: Behind,
     counts: Counts,
-    late: Counts,
     /// Fractions of requests and drops that are carried to the next step, so that rates do not drift.
     due: f64,
     owed: f64,
@@ -112,7 +111,6 @@ impl Scripted {
                 rps,
                 behind: Behind::Service,
                 counts: Counts::ZERO,
-                late: Counts::ZERO,
                 due: 0.0,
                 owed: 0.0,
             }),
@@ -123,13 +121,6 @@ impl Scripted {
     pub(super) fn puts_behind(&mut self, name: &str, behind: Behind) {
         let of_tenant = self.traffic.iter_mut().filter(|traffic| traffic.key.tenant.as_str() == name);
         of_tenant.for_each(|traffic| traffic.behind = behind);
-    }
-
-    /// Adds requests that were counted long ago.
-    pub(super) fn add_late(&mut self, late: u64) {
-        let traffic = &mut self.traffic[0];
-        traffic.counts.offered += late;
-        traffic.late.offered += late;
     }
 
     /// Lets its clients decide over `time`: by the ratio they were sent, or else so that the zone keeps to
@@ -182,7 +173,7 @@ impl Scripted {
         }
         let keys: Vec<Key> = self.traffic.iter().map(|traffic| traffic.key.clone()).collect();
         let traffic = &self.traffic;
-        let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: traffic[id.index()].late };
+        let tally = |id: KeyId| Tally { counts: traffic[id.index()].counts, late: Counts::ZERO };
         self.outbox.fill(&mut report, &keys, tally);
         report
     }
@@ -309,12 +300,6 @@ impl Fleet {
         }
     }
 
-    /// Lets the brain alone for some seconds, in which clients decide by what they hold.
-    pub(super) fn pauses(&mut self, seconds: u64) {
-        self.now += Duration::from_secs(seconds);
-        self.zones.iter_mut().for_each(|zone| zone.passes(Duration::from_secs(seconds)));
-    }
-
     /// Ticks the brain, and sends its directives.
     pub(super) fn tick(&mut self) {
         let now = self.now();
@@ -338,7 +323,7 @@ impl Fleet {
 
     /// The requests saved up, or owed if negative.
     pub(super) fn balance(&self) -> f64 {
-        self.brain.buckets.as_slice().iter().find(|known| known.name == bucket()).unwrap().balance.tokens()
+        self.brain.buckets.states[&bucket()].balance.tokens()
     }
 
     pub(super) fn presences(&self) -> f64 {

@@ -49,27 +49,6 @@ fn share_that_is_never_released_is_freed_only_by_a_farewell() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
 }
 
-/// Zone b passes less than its even part, so its credit and its passed requests differ.
-#[test]
-fn requests_during_silence_are_accounted_for_once() {
-    let mut zones = two_zones();
-    zones[0].offers("acme", 3000.0);
-    zones[1].offers("acme", 1000.0);
-    let mut fleet = Fleet::new(enforced(), zones);
-    fleet.run(20.0);
-    check_near(fleet.balance(), 0.0, 20.0);
-    fleet.zones[1].cut = true;
-    // A silence is recognised after some time, and then accounted for from its beginning.
-    fleet.run(12.0);
-    check_near(fleet.balance(), 0.0, 20.0);
-    fleet.zones[1].cut = false;
-    fleet.run(0.5);
-    // It passed 250 requests/s of an even part of 500: these 3,000 requests must not be credited again.
-    check_near(fleet.balance(), 0.0, 40.0);
-    fleet.run(0.5);
-    check_near(fleet.balance(), 0.0, 40.0);
-}
-
 /// The clients of the silent zone are gone and passed nothing. Its first report corrects the assumption.
 #[test]
 fn wrong_assumption_about_a_silent_zone_is_corrected() {
@@ -98,18 +77,6 @@ fn farewell_frees_a_share_at_once() {
     assert_eq!(fleet.presences(), 1.0);
     fleet.run(10.0);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
-}
-
-#[test]
-fn late_counts_enter_the_totals_and_not_the_rate() {
-    let mut fleet = settled(enforced());
-    // A client of zone a reconnects after a minute and reports 120,000 requests at once.
-    fleet.zones[0].add_late(120_000);
-    fleet.run(0.5);
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
-    check_near(fleet.balance(), 0.0, 20.0);
-    let counted: u64 = fleet.brain.keys.totals().map(|(_, tally)| tally.counts.offered).sum();
-    assert_eq!(counted, fleet.zones.iter().map(|zone| zone.counts("acme").offered).sum::<u64>());
 }
 
 /// The expired aggregators as operators name them, with the requests/s that were released.
@@ -168,23 +135,6 @@ fn expired_aggregator_is_forgotten_once_that_is_saved() {
     fleet.brain.forget("b/b-aggregator").unwrap();
     assert!(!fleet.brain.is_saved());
     assert_eq!(expired(&fleet), []);
-}
-
-/// A controller that was frozen finds one aggregator's report of before the pause in its hands, and others silent.
-#[test]
-fn own_pause_is_no_silence_of_aggregators() {
-    for seconds in [2, 60, 300] {
-        let mut fleet = settled(enforced());
-        let now = fleet.now();
-        fleet.zones[0].exchange(&mut fleet.brain, now);
-        fleet.pauses(seconds);
-        fleet.tick();
-        assert!(fleet.brain.stale_aggregators().is_empty(), "{seconds} s");
-        fleet.zones.iter_mut().for_each(Scripted::reconnects);
-        fleet.run(2.0);
-        assert_eq!((fleet.presences(), expired(&fleet)), (2.0, vec![]), "{seconds} s");
-        check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
-    }
 }
 
 #[test]

@@ -169,18 +169,6 @@ fn share_that_is_never_released_survives_a_restart() {
 }
 
 #[test]
-fn zone_that_comes_back_later_keeps_its_part_of_the_limit() {
-    let mut fleet = restarted();
-    fleet.zones[1].cut = true;
-    fleet.run(10.0);
-    fleet.zones[1].cut = false;
-    fleet.zones[1].reconnects();
-    fleet.run(20.0);
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.005);
-    check_near(fleet.zones.iter().map(|zone| zone.rate("acme").unwrap()).sum(), LIMIT, 10.0);
-}
-
-#[test]
 fn missing_zone_is_expected_for_a_bounded_time() {
     let mut known = DurableState::first_start();
     let gone = Scripted::new("gone", 7).identity;

@@ -123,7 +123,6 @@ impl CsvError {
 
 /// Returns the line of a record, from 1. The reader counts blank lines and the second byte of a line's end to
 /// the next record.
-#[must_use]
 pub fn line_of(position: Option<&::csv::Position>, text: &str) -> usize {
     let Some(position) = position else { return 1 };
     let start = usize::try_from(position.byte()).unwrap_or(usize::MAX).min(text.len());

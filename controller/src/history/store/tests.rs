@@ -1,10 +1,6 @@
 //! The history on real files: restarts, torn and damaged files, and folders that cannot be used.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Command;
-use std::sync::mpsc;
-use std::thread;
-use std::time::Duration;
+use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use plimsoll_core::names::Bucket;
@@ -31,14 +27,6 @@ fn store() -> (tempfile::TempDir, HistoryStore) {
 
 fn all(store: &HistoryStore) -> Vec<MinuteSamples> {
     store.days().unwrap().into_iter().flat_map(|day| store.read_day(day).unwrap().0).collect()
-}
-
-/// Opens the history in another thread, so that one that blocks is a failure of the test.
-fn open_in_time(store: &HistoryStore, what: &str) -> Restored {
-    let (sender, receiver) = mpsc::channel();
-    let store = store.clone();
-    thread::spawn(move || sender.send(store.open()));
-    receiver.recv_timeout(Duration::from_secs(120)).unwrap_or_else(|error| panic!("{what}: {error}")).unwrap()
 }
 
 #[test]
@@ -167,27 +155,6 @@ fn damaged_summaries_are_put_aside() {
         assert!(restored.losses[0].contains("it was put aside as"), "{:?}", restored.losses);
         assert!(store.folder.join("closed.json.unreadable-1").exists());
         assert_eq!(restored.minutes, [minute(5, 1.0)], "the summaries follow from the rows again");
-    }
-}
-
-#[test]
-fn other_things_than_files_block_nothing() {
-    let makes: [fn(&Path); 5] = [
-        |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
-        |path| symlink("nowhere", path).unwrap(),
-        |path| symlink("/dev/zero", path).unwrap(),
-        |path| fs::create_dir(path).unwrap(),
-        |path| fs::File::create(path).unwrap().set_len(1 << 40).unwrap(),
-    ];
-    for (number, make) in makes.iter().enumerate() {
-        for name in [CLOSED, ANSWERS, "1970-01-01.csv"] {
-            let (_state, store) = store();
-            store.open().unwrap();
-            make(&store.folder.join(name));
-            open_in_time(&store, &format!("thing {number} as {name}"));
-            store.write(&minute(DAY, 1.0)).unwrap();
-            assert_eq!(store.read_day(Day(1)).unwrap().0, [minute(DAY, 1.0)]);
-        }
     }
 }
 

@@ -1,6 +1,5 @@
-//! Queries to servers that are down, slow or wrong, over TLS, and to a real Prometheus.
+//! Queries to servers that are down, slow or wrong, and over TLS.
 
-mod real;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -15,8 +14,6 @@ use tokio::net::TcpListener;
 use super::answer;
 use super::query::{BYTES_MAX, QueryError, client, query};
 use super::query_task::{Progress, Purpose, Query, due, queries_of};
-
-use real::RealPrometheus;
 
 const GOOD: &str =
     r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[1,"700"]}]}}"#;
@@ -137,49 +134,4 @@ fn limits_are_due_first_then_the_longest_waiting() {
     let due = due(&mut all, now, Duration::from_secs(30));
     let queries: Vec<&str> = due.into_iter().map(|(query, _)| query.query.as_str()).collect();
     assert_eq!(queries, ["e", "d", "c", "a"]);
-}
-
-#[tokio::test]
-async fn real_server_answers() {
-    let Some(mut real) = RealPrometheus::start("prometheus::real_server_answers", None) else { return };
-    let url = real.url();
-    let client = client().unwrap();
-    let end = std::time::Instant::now() + Duration::from_secs(60);
-    // Until the server has scraped itself once.
-    let counted = "sum(prometheus_http_requests_total) * 0 + 700";
-    while let Err(error) = limit(&client, &url, counted).await {
-        assert!(std::time::Instant::now() < end, "{error}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    let number = |query: &'static str| {
-        let (client, url) = (client.clone(), url.clone());
-        async move { limit(&client, &url, query).await.map(Rate::per_second).map_err(|error| error.to_string()) }
-    };
-    assert_eq!(number("sum(prometheus_http_requests_total) * 0 + 700").await, Ok(700.0));
-    assert_eq!(number("scalar(vector(12.5))").await, Ok(12.5));
-    assert_eq!(number("1e3").await, Ok(1000.0));
-    for (query, why) in [
-        ("absent_metric_of_nobody", "no series"),
-        (
-            "label_replace(vector(1), \"a\", \"b\", \"\", \"\") or vector(2)",
-            "2 series, and it takes one number",
-        ),
-        ("vector(1) / vector(0) * 0", "NaN"),
-        ("vector(1) / vector(0)", "+Inf"),
-        ("vector(-1)", "-1"),
-        ("\"many\"", "a string"),
-        ("up[5m]", "a matrix"),
-        ("sum(", "parse error"),
-    ] {
-        let error = number(query).await.unwrap_err();
-        assert!(error.contains(why), "{query}: {error}");
-    }
-    real.stop();
-    let error = number("1").await.unwrap_err();
-    assert!(error.contains("cannot be reached"), "{error}");
-    real.start_again();
-    while number("1").await.is_err() {
-        assert!(std::time::Instant::now() < end, "the restarted server does not answer");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }

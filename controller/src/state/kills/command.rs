@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// The step in seconds in which the rest of a time to live is saved.
 const LEFT_STEP_S: u64 = 30;
@@ -25,7 +25,6 @@ pub struct Command {
     pub until_s: Option<i64>,
     /// The rest of the time to live in seconds, rounded up, that a restart does not exceed: a time of day that
     /// goes back lengthens no kill.
-    #[serde(default)]
     pub left_s: Option<u64>,
     /// The end by the clock of this process, from the first tick on.
     #[serde(skip)]
@@ -110,20 +109,4 @@ impl End {
         };
         passed.is_some_and(|passed| age > passed)
     }
-}
-
-/// Reads a command, or the flag that older states have in its place.
-pub(in crate::state) fn command_or_flag<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Command>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Saved {
-        Flag(bool),
-        Command(Option<Command>),
-    }
-    Ok(match Saved::deserialize(from)? {
-        Saved::Flag(killed) => killed.then(Command::default),
-        Saved::Command(command) => command,
-    })
 }

@@ -5,7 +5,6 @@ mod command;
 mod reported;
 
 pub(crate) use command::Now;
-pub(super) use command::command_or_flag;
 pub use command::{Command, End};
 
 use plimsoll_core::decision::Mode;
@@ -29,10 +28,8 @@ pub struct BucketSwitch {
     /// Present while the bucket stays in shadow after a kill, until its entry is promoted.
     pub held: Option<Held>,
     /// The latest end by command.
-    #[serde(default)]
     pub ended: Option<End>,
     /// True if an aggregator's order opened it, and no command was given here since.
-    #[serde(default)]
     pub learned: bool,
 }
 
@@ -64,7 +61,6 @@ impl BucketSwitch {
 
 impl DurableState {
     /// The generation of a scope.
-    #[must_use]
     pub fn generation(&self, scope: &Scope) -> KillGeneration {
         match scope {
             Scope::Fleet => self.kill,
@@ -73,7 +69,6 @@ impl DurableState {
     }
 
     /// The two generations that concern a bucket.
-    #[must_use]
     pub fn kill_of(&self, bucket: &Bucket) -> Kill {
         Kill { fleet: self.kill, bucket: self.generation(&Scope::Bucket(bucket.clone())) }
     }

@@ -350,31 +350,6 @@ fn killed_bucket_stays_in_shadow_when_its_entry_changes() {
 }
 
 #[test]
-fn commands_survive_a_restart_and_an_older_state_is_read() {
-    let mut scene = Scene::new();
-    scene.act(Act::OnFor(600));
-    scene.act(Act::OnP1);
-    let text = serde_json::to_string(&scene.durable).unwrap();
-    let back: DurableState = serde_json::from_str(&text).unwrap();
-    assert_eq!(back, scene.durable);
-    assert_eq!(back.command(&Scope::Fleet), Some(&ordered(Some(600))));
-
-    let mut older: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let fields = older.as_object_mut().unwrap();
-    fields.remove("bucket_kills").unwrap();
-    for (flag, command) in [(true, Some(Command::learned(None))), (false, None)] {
-        fields_with(&mut older, flag);
-        let read: DurableState = serde_json::from_value(older.clone()).unwrap();
-        assert_eq!((read.command(&Scope::Fleet), read.kill), (command.as_ref(), KillGeneration(1)));
-        assert!(read.bucket_kills.is_empty());
-    }
-}
-
-fn fields_with(older: &mut serde_json::Value, flag: bool) {
-    older.as_object_mut().unwrap().insert("killed_by_command".to_owned(), flag.into());
-}
-
-#[test]
 fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
     let mut scene = Scene::new();
     for number in 0..KILLED_BUCKETS_MAX {

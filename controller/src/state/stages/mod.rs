@@ -25,9 +25,7 @@ pub struct Stage {
     pub file: Mode,
     /// The mode in the policy file that waits for its gate.
     pub pending: Option<Mode>,
-    /// The number of the change that began the stage, or its evidence anew; 0 in a state of a build without
-    /// numbers.
-    #[serde(default)]
+    /// The number of the change that began the stage, or its evidence anew.
     pub change: u64,
 }
 
@@ -95,7 +93,6 @@ pub struct Evidence {
     pub control: CohortSums,
     /// True if no instance has reported a latency in the stage, and some say that they cannot: the gate out of
     /// canary does not compare latency.
-    #[serde(default)]
     pub latency_unreported: bool,
     /// The results of the extra gates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -152,44 +149,33 @@ pub struct CohortSums {
     /// Admitted requests that failed.
     pub failed: u64,
     /// Admitted requests whose responses no instance can observe.
-    #[serde(default)]
     pub unobserved: u64,
     /// The 99th percentile of latency in microseconds; `None` without measured responses.
     pub p99_us: Option<u64>,
     /// Responses measured for it.
     pub samples: u64,
     /// The instances that had these requests: the most of any tick.
-    #[serde(default)]
     pub instances: u32,
 }
+
+/// A saved slot: its time with requests in milliseconds, and for the canary cohort and for the control cohort the offered,
+/// refused, would-dropped, failed and unobserved requests and the instances.
+pub type SavedSlot = (u64, [u64; 6], [u64; 6]);
 
 /// The saved stats of one entry's present stage. Latencies are not saved: they begin anew after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SavedStageStats {
     /// The number of the change that began the stage, or its evidence anew.
     pub change: u64,
-    /// The time with requests in the stage, in units of `tick_ms`.
-    pub cycles: u64,
-    /// The unit of time in milliseconds: 1, or the length of a tick in a state of an earlier build.
-    pub tick_ms: u64,
-    /// For each slot its time with requests, and the offered, refused, would-dropped and failed requests
-    /// and the instances of the canary cohort and of the control cohort.
-    pub slots: Vec<(u64, [u64; 5], [u64; 5])>,
-    /// For each slot the requests of the canary cohort and of the control cohort whose responses no instance
-    /// can observe; none in a state of a build that did not count them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unobserved: Vec<[u64; 2]>,
-    /// True if a latency was reported in the stage. In a state of a build that did not save this, most
-    /// instances reported them.
-    #[serde(default = "has_latencies_by_default")]
+    /// The time with requests in the stage, in milliseconds.
+    pub with_data_ms: u64,
+    /// The slots, the oldest first.
+    pub slots: Vec<SavedSlot>,
+    /// True if a latency was reported in the stage.
     pub has_latencies: bool,
     /// The lowest limit judged so far in requests/s, of each bucket whose limit moves by itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lowest_limits: BTreeMap<Bucket, Rate>,
-}
-
-const fn has_latencies_by_default() -> bool {
-    true
 }
 
 impl Cause {

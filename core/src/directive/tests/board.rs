@@ -22,20 +22,6 @@ fn check_posted(board: &Board, limit: Limit, keys: &[(&str, Option<u32>)]) {
 }
 
 #[test]
-fn absent_ratios_are_kept_and_are_not_zero() {
-    let limit = per_second(100);
-    let mut board = Board::default();
-    assert!(board.apply(&directive(true, limit, &[("a", None), ("default", Some(5))])));
-    check_posted(&board, limit, &[("a", None), ("default", Some(5))]);
-
-    assert!(board.apply(&directive(false, limit, &[("a", Some(2)), ("default", None)])));
-    check_posted(&board, limit, &[("a", Some(2)), ("default", Some(5))]);
-    assert!(!board.apply(&directive(false, limit, &[("a", None), ("default", None)])), "nothing new");
-    assert!(board.apply(&directive(false, limit, &[("a", Some(0))])), "zero is a ratio");
-    check_posted(&board, limit, &[("a", Some(0)), ("default", Some(5))]);
-}
-
-#[test]
 fn each_absent_value_is_kept_independently() {
     let held = everything(1);
     let news = everything(2);

@@ -34,19 +34,6 @@ struct Reader {
 }
 
 impl Reader {
-    fn look(&mut self, board: &Board) {
-        for (bucket, _) in board.iter() {
-            let Some(news) = board.since(bucket, self.seen) else { continue };
-            assert!(news.keys.is_sorted_by(|a, b| a.tenant < b.tenant), "{bucket} is told out of order");
-            self.own.apply(&news);
-            for key in &news.keys {
-                let values = values(key.values).into_iter().flatten();
-                self.told.extend(values.map(|value| (bucket.clone(), key.tenant.clone(), value)));
-            }
-        }
-        self.seen = board.version();
-    }
-
     /// Reads as one of an audience, which shares its updates.
     fn look_in_company(&mut self, board: &mut Board) {
         let audience = board.audience(board.iter().map(|(bucket, _)| bucket.clone()).collect());
@@ -202,32 +189,6 @@ impl Model {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
-
-    #[test]
-    fn however_rarely_a_reader_looks_it_ends_with_what_holds(
-        history in vec((any_directive(), any::<bool>()), 0..40),
-    ) {
-        let mut board = Board::default();
-        let (mut often, mut rarely) = (Reader::default(), Reader::default());
-        for (directive, looks) in &history {
-            let before = board.version();
-            let changed = board.apply(directive);
-            prop_assert_eq!(board.version(), before + u64::from(changed));
-            often.look(&board);
-            often.check_agrees(&board);
-            if *looks {
-                rarely.look(&board);
-                rarely.check_agrees(&board);
-            }
-        }
-        rarely.look(&board);
-        rarely.check_agrees(&board);
-        // A reader of every change holds exactly the state of the board.
-        for (bucket, posted) in board.iter() {
-            let own = often.own.get(bucket).unwrap();
-            prop_assert!(own.keys().eq(posted.keys()));
-        }
-    }
 
     #[test]
     fn readers_in_company_end_with_what_holds_however_each_of_them_looks(

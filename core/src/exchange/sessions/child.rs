@@ -59,7 +59,7 @@ pub(super) struct SentState {
 }
 
 /// The head of every message, the same for all children.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The controller's epoch, if known.
     pub epoch: Option<Epoch>,
@@ -83,14 +83,11 @@ impl Head {
     /// Builds a head with only the kill generations.
     pub fn of(kills: &Kills) -> Self {
         Self {
-            epoch: None,
-            controller: None,
             kill: kills.fleet(),
             kills: kills.version(),
-            forgotten: kills.forgotten(),
+            forgotten: kills.forgotten,
             drill: kills.drill(),
-            policy_hash: None,
-            report_interval: None,
+            ..Self::default()
         }
     }
 }

@@ -42,7 +42,8 @@ pub struct Sessions {
     streams: HashMap<StreamId, InstanceId>,
     /// The times of disconnections, in order; also of children that are connected again.
     away: VecDeque<(MonoTime, InstanceId)>,
-    connected: usize,
+    /// The number of children with a stream.
+    pub connected: usize,
     children_max: usize,
     keys_per_child_max: usize,
     /// The bound for a child that is an aggregator.
@@ -87,12 +88,6 @@ impl Sessions {
     #[must_use]
     pub fn with_decisions_per_s_max(self, decisions_per_s_max: u64) -> Self {
         Self { decisions_per_s_max, ..self }
-    }
-
-    /// Sets another bound on the keys of all clients.
-    #[must_use]
-    pub fn with_keys_of_clients(self, keys_max: usize) -> Self {
-        Self { key_room: KeyRoom::new(keys_max), ..self }
     }
 
     /// The instance of the parent.
@@ -151,9 +146,7 @@ impl Sessions {
             Role::Client => 1,
             Role::Aggregator => CLIENTS_MAX,
         };
-        Books::new(self.own, self.keys_max(role))
-            .with_decisions_per_s_max(self.decisions_per_s_max)
-            .with_clients_max(clients_max)
+        Books::new(self.own, self.keys_max(role)).with_bounds(self.decisions_per_s_max, clients_max)
     }
 
     const fn keys_max(&self, role: Role) -> usize {
@@ -276,11 +269,6 @@ impl Sessions {
     /// The most children, disconnected but remembered ones included.
     pub const fn children_max(&self) -> usize {
         self.children_max
-    }
-
-    /// The number of connected children.
-    pub const fn connected_count(&self) -> usize {
-        self.connected
     }
 
     /// The number of children that disconnected within the last `span` and have not returned. Linear in that

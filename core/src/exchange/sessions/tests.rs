@@ -300,7 +300,8 @@ impl Ledger for NoLedger {
 
 #[test]
 fn invented_instances_share_the_room_of_their_service() {
-    let mut sessions = Sessions::new(InstanceId(99), 9, 100).with_keys_of_clients(100);
+    let mut sessions = Sessions::new(InstanceId(99), 9, 100);
+    sessions.key_room = KeyRoom::new(100);
     let of =
         |service: &str, number: u128| Identity { service: Name::new(service).unwrap(), ..identity(number) };
     let report = |identity: &Identity, keys: u32| {

@@ -19,7 +19,6 @@ pub struct Drill(pub u64);
 
 impl Drill {
     /// The next drill.
-    #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

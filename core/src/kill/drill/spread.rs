@@ -61,7 +61,6 @@ impl Spread {
     }
 
     /// Returns the sum of two spreads.
-    #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.latencies.merge(&other.latencies);
         self.missing = self.missing.saturating_add(other.missing);

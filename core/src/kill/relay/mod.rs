@@ -110,7 +110,7 @@ impl KillRelay {
 
     /// The generation from which the next one of a scope follows.
     fn next_base(&self, scope: &Scope) -> KillGeneration {
-        let forgotten = scope.bucket().map_or(KillGeneration(0), |_| self.kills.forgotten());
+        let forgotten = scope.bucket().map_or(KillGeneration(0), |_| self.kills.forgotten);
         self.kills.generation(scope).max(self.claims.highest(scope)).max(forgotten)
     }
 
@@ -202,7 +202,7 @@ impl KillRelay {
         let mut changed = self.claim(now, child, &Scope::Fleet, report.kill, report);
         for (bucket, generation) in &report.kills {
             // The child is about to forget the others.
-            if *generation > self.kills.forgotten() {
+            if *generation > self.kills.forgotten {
                 changed |= self.claim(now, child, &Scope::Bucket(bucket.clone()), *generation, report);
             }
         }

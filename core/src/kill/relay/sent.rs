@@ -21,7 +21,7 @@ impl SentKills {
     pub fn fill(&mut self, kills: &Kills, report: &mut Report) {
         report.kill = kills.fleet();
         report.kills = kills.since(if is_repeated(report) { 0 } else { self.version });
-        (report.drill, report.claimed_drill) = (kills.drill(), kills.claimed_drill());
+        (report.drill, report.claimed_drill) = (kills.drill(), kills.claimed_drill);
         *self = Self { version: kills.version(), drill: kills.drill() };
     }
 

@@ -33,29 +33,15 @@ impl Claimant {
 pub struct Division {
     waterfill: Waterfill,
     claims: Vec<Claim>,
-    allocations: Vec<f64>,
-    rooms: Vec<f64>,
-    headroom: Option<f64>,
+    /// The allocation of each claimant in requests/s, in their order.
+    pub allocations: Vec<f64>,
+    /// The requests/s that each may pass without harm to the others, in their order.
+    pub rooms: Vec<f64>,
+    /// The requests/s that all share; `None` in overload.
+    pub headroom: Option<f64>,
 }
 
 impl Division {
-    /// Returns the allocation of each claimant in requests/s, in their order.
-    pub fn allocations(&self) -> &[f64] {
-        &self.allocations
-    }
-
-    /// Returns the rate of each claimant's guards, in their order: its allocation, and in overload at least its
-    /// part of the capacity by weight, to which it may grow back.
-    pub fn rooms(&self) -> &[f64] {
-        &self.rooms
-    }
-
-    /// Returns what the demand left of the target in requests/s, which all claimants share; `None` in
-    /// overload.
-    pub const fn headroom(&self) -> Option<f64> {
-        self.headroom
-    }
-
     /// Divides `target` requests/s by water-filling. While the demands fit, the rest of the target is the shared headroom. `limit` is the bucket's own, which a target
     /// below it pays a debt to. O(K log K) for K claimants.
     pub fn divide(&mut self, target: f64, limit: f64, claimants: &[Claimant]) {
@@ -99,14 +85,14 @@ mod tests {
         let claimants = [limited(900.0), limited(900.0), claimant(400.0, 1.0)];
         let mut division = Division::default();
         division.divide(10_000.0, 10_000.0, &claimants);
-        assert_eq!(division.allocations(), [200.0, 200.0, 400.0]);
-        assert_eq!(division.headroom(), Some(9_200.0), "there is room, they may only not use it");
-        assert_eq!(division.rooms(), division.allocations());
+        assert_eq!(division.allocations, [200.0, 200.0, 400.0]);
+        assert_eq!(division.headroom, Some(9_200.0), "there is room, they may only not use it");
+        assert_eq!(division.rooms, division.allocations);
         assert!(claimants[0].is_stopped(200.0) && !claimants[0].is_stopped(199.0));
         assert!(!claimants[2].is_stopped(400.0));
         division.divide(600.0, 600.0, &claimants);
-        assert_eq!(division.headroom(), None);
-        assert_eq!(division.rooms()[..2], [200.0, 200.0]);
+        assert_eq!(division.headroom, None);
+        assert_eq!(division.rooms[..2], [200.0, 200.0]);
     }
 
     proptest! {
@@ -118,17 +104,17 @@ mod tests {
                 offered.iter().map(|(offered, weight)| claimant(*offered, *weight)).collect();
             let mut division = Division::default();
             division.divide(capacity, capacity, &claimants);
-            let given: f64 = division.allocations().iter().sum();
+            let given: f64 = division.allocations.iter().sum();
             let asked: f64 = offered.iter().map(|(offered, ..)| offered).sum();
             prop_assert!((given - asked.min(capacity)).abs() <= 1e-6 * capacity.max(1.0), "{given}");
-            prop_assert_eq!(division.headroom().is_some(), asked <= capacity);
-            if let Some(headroom) = division.headroom() {
-                let caps: f64 = division.rooms().iter().sum();
+            prop_assert_eq!(division.headroom.is_some(), asked <= capacity);
+            if let Some(headroom) = division.headroom {
+                let caps: f64 = division.rooms.iter().sum();
                 let sum = caps + headroom;
                 prop_assert!(headroom >= 0.0 && (sum - capacity).abs() <= 1e-9 * capacity.max(1.0), "{sum}");
             }
             for ((claimant, allocation), room) in
-                claimants.iter().zip(division.allocations()).zip(division.rooms())
+                claimants.iter().zip(&division.allocations).zip(&division.rooms)
             {
                 prop_assert!(*allocation <= claimant.offered * (1.0 + 1e-9) && room >= allocation);
             }

@@ -30,11 +30,11 @@ pub fn divide_hold(
         claimant.floor /= presences;
     }
     division.divide(hold, hold, claimants);
-    let each = claimants.iter().zip(division.allocations()).map(|(claimant, given)| HeldPart {
+    let each = claimants.iter().zip(&division.allocations).map(|(claimant, given)| HeldPart {
         rate: given + if *given >= claimant.offered { parameters::margin(*given) } else { 0.0 },
         at_tenant_limit: claimant.is_stopped(*given),
     });
-    (each.collect(), division.headroom())
+    (each.collect(), division.headroom)
 }
 
 #[cfg(test)]

@@ -34,8 +34,8 @@ pub fn divide_room(division: &mut Division, room: f64, claimants: &[ZoneClaimant
         .collect();
     let rest = rest.max(0.0);
     division.divide(rest, rest, &excesses);
-    let left = division.headroom().unwrap_or_default();
-    let each = claimants.iter().zip(&excesses).zip(division.allocations());
+    let left = division.headroom.unwrap_or_default();
+    let each = claimants.iter().zip(&excesses).zip(&division.allocations);
     each.map(|((claimant, excess), given)| {
         if let Some(rate) = claimant.stopped_at {
             return rate;

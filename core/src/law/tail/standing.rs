@@ -33,7 +33,6 @@ impl Bin {
     }
 
     /// Returns the bin of a name that was in this one and has this rate now.
-    #[must_use]
     pub fn follow(self, rate: f64) -> Self {
         if (rate / self.rate() - 1.0).abs() > HYSTERESIS { Self::of(rate) } else { self }
     }

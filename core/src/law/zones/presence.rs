@@ -48,7 +48,6 @@ impl Presences {
     }
 
     /// Returns the sum where each child represents `each` children of its own.
-    #[must_use]
     pub fn times(self, each: f64) -> Self {
         Self::sum(std::iter::once(self.as_f64() * each))
     }

@@ -19,15 +19,6 @@ fn reply_is_the_number_of_tokens_before_the_take() {
 }
 
 #[test]
-fn take_of_more_than_there_is_drains_the_bucket() {
-    check_takes(
-        rate(5, 5, 1_000),
-        Refill::OnPhase,
-        &[(0, 3, 5), (0, 3, 2), (0, 1, 0), (1_000, 9, 5), (1_000, 0, 0)],
-    );
-}
-
-#[test]
 fn take_of_nothing_shows_the_refilled_bucket_and_changes_nothing() {
     let rate = rate(10, 3, 1_000);
     let mut balance = Balance::full(rate, 0);
@@ -44,51 +35,6 @@ fn take_of_nothing_shows_the_refilled_bucket_and_changes_nothing() {
 }
 
 #[test]
-fn refills_come_on_the_phase_of_the_bucket_even_while_it_is_full() {
-    // Begun at 100, so refills come at 1,100, 2,100 and so on, whenever tokens are taken.
-    check_takes(
-        rate(4, 2, 1_000),
-        Refill::OnPhase,
-        &[
-            (100, 0, 4),
-            (1_900, 4, 4),
-            (2_099, 1, 0),
-            (2_100, 2, 2),
-            (3_099, 1, 0),
-            (4_150, 0, 4),
-            (5_099, 4, 4),
-            (5_100, 1, 2),
-        ],
-    );
-    let rate = rate(4, 2, 1_000);
-    let mut balance = Balance::full(rate, 100);
-    balance.reduce(rate, 7_777, 1, Refill::OnPhase);
-    assert_eq!((balance.refilled_at_ms, balance.next_refill_ms(rate)), (7_100, 8_100));
-}
-
-#[test]
-fn strict_take_that_empties_the_bucket_begins_a_new_phase_and_no_other_does() {
-    for (refill, steps) in [
-        (
-            Refill::OnPhase,
-            [(0, 1, 2), (900, 1, 1), (1_000, 1, 2), (1_100, 1, 1), (1_999, 1, 0), (2_000, 1, 2)],
-        ),
-        (
-            Refill::Strict,
-            [(0, 1, 2), (900, 1, 1), (1_000, 1, 0), (1_899, 1, 0), (2_898, 1, 0), (3_898, 1, 2)],
-        ),
-    ] {
-        check_takes(rate(2, 2, 1_000), refill, &steps);
-    }
-    let rate = rate(3, 1, 1_000);
-    let mut balance = Balance::full(rate, 0);
-    balance.reduce(rate, 700, 2, Refill::Strict);
-    assert_eq!(balance.refilled_at_ms, 0, "a token is left");
-    balance.reduce(rate, 800, 1, Refill::Strict);
-    assert_eq!(balance.refilled_at_ms, 800);
-}
-
-#[test]
 fn time_before_the_last_refill_adds_nothing() {
     check_takes(
         rate(3, 1, 1_000),
@@ -102,15 +48,6 @@ fn time_before_the_last_refill_adds_nothing() {
             (10_000, 1, 0),
             (12_000, 0, 1),
         ],
-    );
-}
-
-#[test]
-fn late_strict_take_keeps_the_phase() {
-    check_takes(
-        rate(10, 10, 1_000),
-        Refill::Strict,
-        &[(9_000, 10, 10), (0, 1, 0), (9_000, 10, 0), (10_000, 10, 10)],
     );
 }
 
@@ -137,36 +74,6 @@ fn session_begins_where_there_were_enough_tokens() {
         Balance { tokens: 0, refilled_at_ms: 6_000, session_start_ms: 5_000 },
         "it is drained"
     );
-}
-
-#[test]
-fn tokens_given_back_fill_the_bucket_and_no_more() {
-    let rate = rate(10, 1, 1_000);
-    let mut balance = Balance::full(rate, 0);
-    balance.reduce(rate, 0, 7, Refill::OnPhase);
-    for (tokens, left) in [(0, 3), (4, 7), (3, 10), (1, 10), (u64::MAX, 10)] {
-        balance.give_back(rate, tokens);
-        assert_eq!((balance.tokens, balance.refilled_at_ms), (left, 0));
-    }
-}
-
-#[test]
-fn time_at_which_a_bucket_holds_tokens_is_the_first_refill_with_enough() {
-    let rate = rate(10, 3, 1_000);
-    let mut balance = Balance::full(rate, 500);
-    balance.reduce(rate, 700, 9, Refill::OnPhase);
-    for (tokens, at) in [
-        (0, Some(500)),
-        (1, Some(500)),
-        (2, Some(1_500)),
-        (4, Some(1_500)),
-        (5, Some(2_500)),
-        (10, Some(3_500)),
-        (11, None),
-        (u64::MAX, None),
-    ] {
-        assert_eq!(balance.holds_at_ms(rate, tokens), at, "{tokens} tokens");
-    }
 }
 
 #[test]

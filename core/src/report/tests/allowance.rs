@@ -35,7 +35,7 @@ impl Ledger for Taken {
 
 impl Parent {
     fn new() -> Self {
-        let books = Books::new(PARENT, 100).with_decisions_per_s_max(PER_S);
+        let books = Books::new(PARENT, 100).with_bounds(PER_S, CLIENTS_MAX);
         Self { books, seq: 0, clients: 1, late_room: u64::MAX, ledger: Taken::default() }
     }
 

@@ -1,8 +1,5 @@
 //! Tests of the parent's books: counts entered, the point of continuation, and reports refused.
 
-use proptest::collection::vec;
-use proptest::prelude::*;
-
 use super::*;
 use crate::names::Place;
 
@@ -10,12 +7,6 @@ use crate::names::Place;
 fn books() -> Books {
     let mut books = Books::new(PARENT, 100);
     let counts = Counts { offered: 10, dropped: 1, would_dropped: 0, ..Counts::ZERO };
-    let definition = |tenant: &str| KeyDefinition {
-        key: key(tenant),
-        base: Counts::ZERO,
-        sent: Counts::ZERO,
-        continues: false,
-    };
     let first = Report {
         seq: 1,
         time: Some(MonoTime::from_micros(1)),
@@ -44,12 +35,10 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
     assert_eq!(books.seq(), 2);
 
     let counts = Counts { offered: 15, dropped: 2, would_dropped: 0, ..Counts::ZERO };
-    let definition =
-        KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let good = Report {
         seq: 3,
         time: Some(MonoTime::from_micros(2_000)),
-        definitions: [(KeyId(2), definition)].into(),
+        definitions: [(KeyId(2), definition("c"))].into(),
         tallies: [(KeyId(0), Tally { counts, late: offered(2) }), (KeyId(1), tally(4)), (KeyId(2), tally(3))]
             .into(),
         ..Report::default()
@@ -134,35 +123,19 @@ fn an_invalid_report_is_refused_and_leaves_the_books_unchanged() {
         (counts(0, of(12, 1, 0), offered(1)), went_back("a")),
         (Report { tallies: counts(2, of(4, 0, 0), none).tallies, ..defines(2, 0, 5) }, went_back("c")),
         (Report { time: None, ..counts(0, of(12, 1, 0), offered(2)) }, InvalidReport::Timeless),
+        // One invalid entry rejects the whole report.
+        (
+            Report {
+                definitions: [(KeyId(2), definition("c"))].into(),
+                tallies: [(KeyId(1), tally(99)), (KeyId(3), tally(1))].into(),
+                ..good.clone()
+            },
+            InvalidReport::Undefined(3),
+        ),
     ];
     for (broken, why) in &table {
         check_refused(broken, why);
     }
-}
-
-#[test]
-fn one_invalid_entry_rejects_the_whole_report() {
-    let definition =
-        KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
-    let report = Report {
-        seq: 3,
-        time: Some(MonoTime::from_micros(1_000)),
-        definitions: [(KeyId(2), definition)].into(),
-        tallies: [
-            (
-                KeyId(0),
-                Tally {
-                    counts: Counts { offered: 99, dropped: 1, would_dropped: 0, ..Counts::ZERO },
-                    late: offered(2),
-                },
-            ),
-            (KeyId(1), tally(99)),
-            (KeyId(3), tally(1)),
-        ]
-        .into(),
-        ..Report::default()
-    };
-    check_refused(&report, &InvalidReport::Undefined(3));
 }
 
 #[test]
@@ -178,15 +151,13 @@ fn a_report_without_a_time_counts_nothing_and_measures_nothing() {
 #[test]
 fn a_key_without_room_is_counted_once_as_rejected_and_its_counts_stay_separate() {
     let mut books = books();
-    let definition =
-        KeyDefinition { key: key("c"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
     let report = |seq, offered| Report {
         seq,
         time: Some(MonoTime::from_micros(seq)),
         tallies: [(KeyId(2), tally(offered))].into(),
         ..Report::default()
     };
-    let first = Report { definitions: [(KeyId(2), definition)].into(), ..report(3, 5) };
+    let first = Report { definitions: [(KeyId(2), definition("c"))].into(), ..report(3, 5) };
     let entered = books.enter(MonoTime::ZERO, &first, |_| None).unwrap();
     let homeless = |delta| Entry { own: None, delta, origin: Origin::Observed };
     assert_eq!((entered.rejected_keys, entered.entries), (1, vec![homeless(tally(5))]));
@@ -307,104 +278,6 @@ fn an_overtaken_greeting_subtracts_nothing() {
     assert_eq!(counted, 40);
 }
 
-/// Gaps in the numbers are harmless: a later report repeats the counts of a lost one.
-#[test]
-fn a_report_after_a_gap_is_entered_and_older_ones_are_refused() {
-    let report = |seq, offered| Report {
-        seq,
-        time: Some(MonoTime::from_micros(seq)),
-        tallies: [(KeyId(1), tally(offered))].into(),
-        ..Report::default()
-    };
-    let mut books = books();
-    let new = |entered: Entered| entered.entries.iter().map(|entry| entry.delta.counts.offered).sum::<u64>();
-    assert_eq!(enter(&mut books, &report(3, 4)).map(new), Ok(4));
-    assert_eq!(enter(&mut books, &report(9, 30)).map(new), Ok(26));
-    assert_eq!(books.seq(), 9);
-    for (late, offered) in [(9, 30), (9, 31), (8, 29), (4, 5), (0, 30)] {
-        let refused = enter(&mut books, &report(late, offered));
-        assert_eq!(refused, Err(InvalidReport::Late { held: 9, got: late }));
-    }
-    assert_eq!(enter(&mut books, &report(u64::MAX, 31)).map(new), Ok(1));
-}
-
-/// A lost definition cannot be recovered: the ids after it are invalid.
-#[test]
-fn a_lost_definition_invalidates_later_ids() {
-    let definition =
-        |tenant| KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
-    let later = Report { seq: 5, definitions: [(KeyId(3), definition("d"))].into(), ..Report::default() };
-    assert_eq!(enter(&mut books(), &later), Err(InvalidReport::Definition(3)));
-    let joined = Report { seq: 4, definitions: [(KeyId(2), definition("c"))].into(), ..Report::default() }
-        .merge(later);
-    assert_eq!(enter(&mut books(), &joined), Ok(Entered::default()));
-}
-
-/// The previous key of a redefined id is finished: the new key counts from zero, and so does the previous one
-/// if it returns.
-#[test]
-fn a_redefined_id_counts_its_new_key_from_zero() {
-    let report = |seq, defines: Option<&str>, offered| Report {
-        seq,
-        time: Some(MonoTime::from_micros(seq)),
-        definitions: defines
-            .map(|tenant| {
-                let definition = KeyDefinition {
-                    key: key(tenant),
-                    base: Counts::ZERO,
-                    sent: Counts::ZERO,
-                    continues: false,
-                };
-                (KeyId(1), definition)
-            })
-            .into_iter()
-            .collect(),
-        tallies: [(KeyId(1), tally(offered))].into(),
-        ..Report::default()
-    };
-    let mut books = books();
-    let mut counted = |seq, defines, offered| {
-        let entered = enter(&mut books, &report(seq, defines, offered)).unwrap();
-        assert_eq!((entered.unconfirmed, entered.entries.len()), (0, 1));
-        let Entry { own, delta, origin } = entered.entries[0];
-        assert_eq!(origin, Origin::Observed);
-        (own.unwrap().0 as u8, delta.counts.offered)
-    };
-    assert_eq!(counted(3, None, 40), (b'b', 40));
-    assert_eq!(counted(4, Some("z"), 3), (b'z', 3));
-    assert_eq!(counted(5, None, 8), (b'z', 5));
-    assert_eq!(counted(6, Some("b"), 2), (b'b', 2));
-}
-
-/// Of two lines with one key the later definition has the count, whatever their ids.
-#[test]
-fn a_key_that_returns_under_another_id_continues_from_its_last_count() {
-    for (first, second) in [(0, 1), (1, 0)] {
-        let mut books = Books::new(PARENT, 100);
-        let define = |tenant: &str, at: u64| KeyDefinition {
-            key: key(tenant),
-            base: offered(at),
-            sent: offered(at),
-            continues: at > 0,
-        };
-        let report = |seq, definitions: &[(u32, KeyDefinition)], tallies: &[(u32, u64)]| Report {
-            seq,
-            time: Some(MonoTime::from_micros(seq)),
-            definitions: definitions.iter().map(|(id, defined)| (KeyId(*id), defined.clone())).collect(),
-            tallies: tallies.iter().map(|(id, offered)| (KeyId(*id), tally(*offered))).collect(),
-            ..Report::default()
-        };
-        let fillers = [(0, define("x", 0)), (1, define("y", 0))];
-        enter(&mut books, &report(1, &fillers, &[])).unwrap();
-        enter(&mut books, &report(2, &[(first, define("k", 0))], &[(first, 20)])).unwrap();
-        enter(&mut books, &report(3, &[(second, define("k", 0))], &[(second, 5)])).unwrap();
-        books.open();
-        let entered = enter(&mut books, &report(1, &[(0, define("k", 5))], &[(0, 9)])).unwrap();
-        let new: u64 = entered.entries.iter().map(|entry| entry.delta.counts.offered).sum();
-        assert_eq!((new, entered.unconfirmed), (4, 0), "{first} then {second}");
-    }
-}
-
 /// A ledger that moves a key returns its new place, which is used from then on.
 #[test]
 fn counts_follow_a_key_to_its_new_place() {
@@ -437,75 +310,10 @@ fn counts_follow_a_key_to_its_new_place() {
             ..Report::default()
         };
         if offered == 1 {
-            let again =
-                KeyDefinition { key: key("b"), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
-            report.definitions.insert(KeyId(1), again);
+            report.definitions.insert(KeyId(1), definition("b"));
         }
         books.enter_into(MonoTime::ZERO, &report, u64::MAX, &mut ledger);
     }
     let due = [Some((4, 1)), Some((4, 2)), Some((4, 3)), None, Some((9, 3)), None];
     assert_eq!(generations(&ledger), due);
-}
-
-proptest! {
-    #[test]
-    fn reports_joined_on_the_way_count_as_if_each_had_come(
-        steps in vec((vec((0..4usize, 1..9u64), 0..4), any::<bool>()), 1..30),
-    ) {
-        let mut outbox = Outbox::default();
-        outbox.on_answer(PARENT);
-        let mut keys: Vec<Key> = Vec::new();
-        let mut totals = [0; 4];
-        let (mut each, mut joined) = (Totals::new(), Totals::new());
-        let mut waiting: Option<Report> = None;
-        let last = steps.len() - 1;
-        for (at, (requests, waits)) in steps.into_iter().enumerate() {
-            for (tenant, more) in requests {
-                totals[tenant] += more;
-            }
-            // A tenant gets its key with its first counts.
-            let known = ["a", "b", "c", "d"].into_iter().zip(totals).filter(|(_, total)| *total > 0);
-            for key in known.map(|(tenant, _)| key(tenant)) {
-                if !keys.contains(&key) {
-                    keys.push(key);
-                }
-            }
-            let mut report = Report { time: Some(MonoTime::from_micros(at as u64)), ..Report::default() };
-            let total = |id: KeyId| totals[usize::from(keys[id.index()].tenant.as_str().as_bytes()[0] - b'a')];
-            outbox.fill(&mut report, &keys, |id| tally(total(id)));
-            each.enter(&report);
-            let so_far = match waiting.take() {
-                Some(before) => before.merge(report),
-                None => report,
-            };
-            if waits && at < last {
-                waiting = Some(so_far);
-            } else {
-                joined.enter(&so_far);
-                prop_assert_eq!(&joined.counted, &each.counted);
-            }
-        }
-        prop_assert_eq!(joined.counted.values().sum::<u64>(), totals.iter().sum::<u64>());
-        prop_assert_eq!(joined.books.seq(), each.books.seq());
-    }
-}
-
-/// Books, and what was entered in them so far by the parent's ids.
-struct Totals {
-    books: Books,
-    counted: BTreeMap<u32, u64>,
-}
-
-impl Totals {
-    fn new() -> Self {
-        Self { books: Books::new(PARENT, 100), counted: BTreeMap::new() }
-    }
-
-    fn enter(&mut self, report: &Report) {
-        let entered = enter(&mut self.books, report).unwrap();
-        assert_eq!((entered.unconfirmed, entered.rejected_keys), (0, 0));
-        for entry in entered.entries {
-            *self.counted.entry(entry.own.unwrap().0).or_default() += entry.delta.counts.offered;
-        }
-    }
 }

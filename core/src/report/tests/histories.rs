@@ -507,23 +507,6 @@ fn check_history(history: &[Step], last: usize) {
     world.check_accounted();
 }
 
-#[test]
-fn a_child_that_comes_back_unconfirmed_is_not_counted_twice() {
-    let decide = [Step::Decide { key: 0, new: super::offered(1) }];
-    let report = |parent| {
-        [
-            Step::Connect { uplink: 0, parent },
-            Step::Send(0),
-            Step::Arrive(parent, 0),
-            Step::Echo(0),
-            Step::Send(0),
-            Step::Arrive(parent, 0),
-        ]
-    };
-    let history = [report(0).as_slice(), &decide, &report(0), &decide, &report(1)].concat();
-    check_history(&history, 0);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 

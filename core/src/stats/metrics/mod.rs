@@ -146,7 +146,6 @@ impl<S: ?Sized> Metric<S> {
     }
 
     /// Marks a metric that an operator reads first.
-    #[must_use]
     pub const fn first(self) -> Self {
         Self { about: About { is_first: true, ..self.about }, read: self.read }
     }

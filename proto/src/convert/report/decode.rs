@@ -51,23 +51,13 @@ pub struct ReportDecoder {
 /// A report whose last part has not arrived.
 #[derive(Debug)]
 struct Unfinished {
-    /// Everything but the keys and the lists of the parts so far.
+    /// Everything but the keys of the parts so far.
     rest: Report,
-    lists: Lists,
     parts: usize,
-    last_defined: Option<KeyId>,
-    last_counted: Option<KeyId>,
-}
-
-/// The long lists of a report, collected as its parts arrive and put in order once, with the last part: joining them
-/// with each part would cost the square of their lengths.
-#[derive(Debug, Default)]
-struct Lists {
-    subscriptions: Vec<Bucket>,
-    unsubscriptions: Vec<Bucket>,
-    established: Vec<Key>,
     /// The number of latency bins.
     bins: usize,
+    last_defined: Option<KeyId>,
+    last_counted: Option<KeyId>,
 }
 
 impl ReportDecoder {
@@ -110,7 +100,6 @@ impl ReportDecoder {
     }
 
     /// Returns true while parts of a report are missing.
-    #[must_use]
     pub const fn is_unfinished(&self) -> bool {
         self.unfinished.is_some()
     }
@@ -119,15 +108,19 @@ impl ReportDecoder {
         if part.seq == 0 {
             return Err(DecodeError::Zero("seq"));
         }
-        check_len("subscriptions", part.subscriptions.len(), KEYS_PER_PART_MAX)?;
-        check_len("unsubscriptions", part.unsubscriptions.len(), KEYS_PER_PART_MAX)?;
-        check_len("holds", part.holds.len(), KEYS_PER_PART_MAX)?;
-        check_len("modes", part.modes.len(), KEYS_PER_PART_MAX)?;
-        check_len("established", part.established.len(), KEYS_PER_PART_MAX)?;
-        check_len("definitions", part.definitions.len(), KEYS_PER_PART_MAX)?;
-        check_len("id_gaps", part.id_gaps.len(), KEYS_PER_PART_MAX)?;
-        check_len("evidence", part.evidence.len(), KEYS_PER_PART_MAX)?;
-        check_len("tails", part.tails.len(), TAILS_MAX)?;
+        for (list, got) in [
+            ("subscriptions", part.subscriptions.len()),
+            ("unsubscriptions", part.unsubscriptions.len()),
+            ("holds", part.holds.len()),
+            ("modes", part.modes.len()),
+            ("established", part.established.len()),
+            ("definitions", part.definitions.len()),
+            ("id_gaps", part.id_gaps.len()),
+            ("evidence", part.evidence.len()),
+            ("tails", part.tails.len()),
+        ] {
+            check_len(list, got, KEYS_PER_PART_MAX)?;
+        }
         let definitions = self.decode_definitions(&part.definitions)?;
         let tallies = self.sent.apply(&mut part)?;
         Ok(Report {
@@ -168,7 +161,7 @@ impl ReportDecoder {
             tails: part.tails.iter().map(decode_tail).collect::<Result<_, _>>()?,
             definitions,
             tallies,
-            evidence: decode_evidence(part.seq, part.evidence)?,
+            evidence: decode_evidence(part.evidence)?,
             leaving: part.leaving,
         })
     }
@@ -195,14 +188,13 @@ impl ReportDecoder {
 }
 
 impl Unfinished {
-    fn begin(mut rest: Report, keys: &Report) -> Self {
-        let mut lists = Lists::default();
-        lists.take(&mut rest);
-        Self { rest, lists, parts: 0, last_defined: None, last_counted: None }.with_keys(keys)
+    fn begin(rest: Report, keys: &Report) -> Self {
+        let bins = rest.evidence.bins();
+        Self { rest, parts: 0, bins, last_defined: None, last_counted: None }.with_keys(keys)
     }
 
     /// Adds the next part to the parts before it.
-    fn join(mut self, mut part: Report, keys: &Report) -> Result<Self, DecodeError> {
+    fn join(mut self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
         for (is_consistent, field) in [
             (self.rest.seq == part.seq, "seq"),
             (self.rest.time == part.time, "time"),
@@ -223,18 +215,30 @@ impl Unfinished {
         if let Some(id) = first_defined.filter(|id| Some(**id) <= self.last_defined) {
             return Err(DecodeError::Definition(id.0));
         }
-        self.lists.take(&mut part);
-        Ok(Self { rest: self.rest.merge(part), ..self }.with_keys(keys))
+        self.bins += part.evidence.bins();
+        let rest = &mut self.rest;
+        rest.subscriptions.extend(part.subscriptions);
+        rest.unsubscriptions.extend(part.unsubscriptions);
+        // `append` would rebuild a map with each part, at the cost of the square of its length.
+        rest.kills.extend(part.kills);
+        rest.orders.extend(part.orders);
+        rest.claims.extend(part.claims);
+        rest.spreads.extend(part.spreads);
+        rest.holds.extend(part.holds);
+        rest.modes.extend(part.modes);
+        rest.established.extend(part.established);
+        rest.tails.extend(part.tails);
+        rest.evidence.append(part.evidence);
+        Ok(self.with_keys(keys))
     }
 
     /// Returns everything but the keys of the complete report.
-    fn finish(self) -> Report {
-        let Lists { mut subscriptions, mut unsubscriptions, established, bins: _ } = self.lists;
-        for list in [&mut subscriptions, &mut unsubscriptions] {
+    fn finish(mut self) -> Report {
+        for list in [&mut self.rest.subscriptions, &mut self.rest.unsubscriptions] {
             list.sort_unstable();
             list.dedup();
         }
-        Report { subscriptions, unsubscriptions, established: established.into_iter().collect(), ..self.rest }
+        self.rest
     }
 
     fn with_keys(self, keys: &Report) -> Self {
@@ -247,32 +251,27 @@ impl Unfinished {
     }
 }
 
-impl Lists {
-    /// Takes the lists of one part.
-    fn take(&mut self, part: &mut Report) {
-        self.subscriptions.append(&mut part.subscriptions);
-        self.unsubscriptions.append(&mut part.unsubscriptions);
-        self.established.extend(std::mem::take(&mut part.established));
-        self.bins += part.evidence.bins();
-    }
-}
-
 /// Bounds everything that is held of a report until its last part, as its parts arrive.
 fn check_lens(report: &Unfinished) -> Result<(), DecodeError> {
-    let Unfinished { rest, lists, .. } = report;
-    check_len("parts", report.parts, PARTS_MAX)?;
-    check_len("subscriptions", lists.subscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
-    check_len("unsubscriptions", lists.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX)?;
-    check_len("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX)?;
-    check_len("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX)?;
-    check_len("established", lists.established.len(), ESTABLISHED_MAX)?;
-    check_len("tails", rest.tails.len(), TAILS_MAX)?;
-    check_len("evidence", rest.evidence.len(), COHORTS_MAX)?;
-    check_len("evidence.latency_bin_gaps", lists.bins, EVIDENCE_BINS_MAX)?;
-    check_len("kills", rest.kills.len(), KILLED_BUCKETS_MAX)?;
-    check_len("kill_orders", rest.orders.len(), KILL_ORDERS_MAX)?;
-    check_len("kill_claims", rest.claims.len(), CLAIMS_MAX)?;
-    check_len("drill_latencies", rest.spreads.len(), SPREAD_ZONES_MAX)
+    let rest = &report.rest;
+    for (list, got, most) in [
+        ("parts", report.parts, PARTS_MAX),
+        ("subscriptions", rest.subscriptions.len(), BUCKETS_PER_REPORT_MAX),
+        ("unsubscriptions", rest.unsubscriptions.len(), BUCKETS_PER_REPORT_MAX),
+        ("holds", rest.holds.len(), BUCKETS_PER_REPORT_MAX),
+        ("modes", rest.modes.len(), BUCKETS_PER_REPORT_MAX),
+        ("established", rest.established.len(), ESTABLISHED_MAX),
+        ("tails", rest.tails.len(), TAILS_MAX),
+        ("evidence", rest.evidence.iter().len(), COHORTS_MAX),
+        ("evidence.latency_bin_gaps", report.bins, EVIDENCE_BINS_MAX),
+        ("kills", rest.kills.len(), KILLED_BUCKETS_MAX),
+        ("kill_orders", rest.orders.len(), KILL_ORDERS_MAX),
+        ("kill_claims", rest.claims.len(), CLAIMS_MAX),
+        ("drill_latencies", rest.spreads.len(), SPREAD_ZONES_MAX),
+    ] {
+        check_len(list, got, most)?;
+    }
+    Ok(())
 }
 
 fn decode_buckets(field: &'static str, names: &[String]) -> Result<Vec<Bucket>, DecodeError> {

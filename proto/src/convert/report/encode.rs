@@ -26,7 +26,6 @@ pub struct ReportEncoder {
 
 impl ReportEncoder {
     /// Encodes the next report of the stream as one or more parts, each within the bounds of a message.
-    #[must_use]
     pub fn encode(&mut self, report: &Report) -> Vec<wire::Report> {
         let mut parts =
             Parts { report, full: Vec::new(), last: encode_head(report), bytes_left: PART_BYTES_MAX };
@@ -57,7 +56,7 @@ impl ReportEncoder {
         }
         let mut bins = 0;
         let is_cut = report.evidence.bins() > EVIDENCE_BINS_MAX;
-        for (cohort, outcomes) in report.evidence.after(0) {
+        for (cohort, outcomes) in report.evidence.iter() {
             bins += outcomes.latency.iter().len();
             let mut encoded = encode_evidence(cohort, outcomes, bins <= EVIDENCE_BINS_MAX);
             if is_cut {

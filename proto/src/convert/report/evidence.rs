@@ -1,7 +1,7 @@
 //! Conversions of rollout evidence. A latency histogram travels as its non-empty bins.
 
 use plimsoll_core::names::Bucket;
-use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
+use plimsoll_core::report::{CohortKey, Evidence, Outcomes, Side};
 use plimsoll_core::stats::{BINS, Bin, Histogram};
 
 use crate::convert::DecodeError;
@@ -32,7 +32,7 @@ pub(super) fn encode_evidence(cohort: &CohortKey, outcomes: &Outcomes, has_laten
     }
 }
 
-pub(super) fn decode_evidence(seq: u64, all: Vec<wire::Evidence>) -> Result<Batches, DecodeError> {
+pub(super) fn decode_evidence(all: Vec<wire::Evidence>) -> Result<Evidence, DecodeError> {
     let mut evidence = Evidence::default();
     for cohort in all {
         let key = CohortKey {
@@ -45,7 +45,7 @@ pub(super) fn decode_evidence(seq: u64, all: Vec<wire::Evidence>) -> Result<Batc
         let outcomes = Outcomes { offered, refused, would_dropped, failed, unobserved, latency, instances };
         evidence.put(key, outcomes);
     }
-    Ok(Batches::one(seq, evidence))
+    Ok(evidence)
 }
 
 fn decode_histogram(evidence: &wire::Evidence) -> Result<Histogram, DecodeError> {

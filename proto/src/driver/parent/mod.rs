@@ -88,7 +88,6 @@ impl<P: Parent + Send + 'static> ParentService<P> {
     }
 
     /// Names the zone of this parent to every child.
-    #[must_use]
     pub fn of_zone(self, zone: &Zone) -> Self {
         Self { zone: zone.as_str().parse().ok(), ..self }
     }

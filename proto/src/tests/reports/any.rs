@@ -106,7 +106,7 @@ fn any_report() -> impl Strategy<Value = Report> {
             tails: tails.into_iter().map(|(bucket, (bins, number))| (bucket, tail(&bins, number))).collect(),
             definitions: BTreeMap::new(),
             tallies: Tallies::default(),
-            evidence: Batches::default(),
+            evidence: Evidence::default(),
             leaving,
         },
     )
@@ -153,7 +153,7 @@ pub(in crate::tests) fn any_stream() -> impl Strategy<Value = Vec<Report>> {
     })
 }
 
-pub(super) fn any_evidence() -> impl Strategy<Value = Batches> {
+pub(super) fn any_evidence() -> impl Strategy<Value = Evidence> {
     let cohort = (any_bucket(), select(vec![Mode::Shadow, Mode::Canary, Mode::Enforce]), any::<bool>());
     let bins = vec((0..BINS as u16, 1..u64::MAX / 64), 0..9);
     let outcomes = (any::<[u64; 5]>(), bins).prop_map(|(numbers, bins)| {
@@ -169,6 +169,6 @@ pub(super) fn any_evidence() -> impl Strategy<Value = Batches> {
             let side = if canary { Side::Canary } else { Side::Control };
             evidence.put(CohortKey { bucket, mode, side }, outcomes);
         }
-        Batches::one(1, evidence)
+        evidence
     })
 }

@@ -27,7 +27,11 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
                     assert_eq!(part.more, left > 0, "the keys of each part are passed on at once");
                     joined = Some(match joined.take() {
                         None => part,
-                        Some(before) => before.merge(part),
+                        Some(mut before) => {
+                            before.definitions.extend(part.definitions);
+                            let tallies = before.tallies.iter().chain(part.tallies.iter()).collect();
+                            Report { definitions: before.definitions, tallies, ..part }
+                        }
                     });
                 }
             }

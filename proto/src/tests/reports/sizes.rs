@@ -77,14 +77,14 @@ fn largest_report(keys: usize) -> Report {
         established: (0..keys).map(|number| definition(number).key).collect(),
         definitions: (0..).map(KeyId).zip((0..keys).map(definition)).collect(),
         tallies: (0..).map(KeyId).zip((0..keys).map(|_| Tally { counts: most, late: most })).collect(),
-        evidence: largest_evidence(1, keys.min(4_096)),
+        evidence: largest_evidence(keys.min(4_096)),
         leaving: true,
         ..Report::default()
     }
 }
 
 /// Returns evidence of `buckets` buckets, each with a few bins in their longest encoding.
-fn largest_evidence(seq: u64, buckets: usize) -> Batches {
+fn largest_evidence(buckets: usize) -> Evidence {
     let mut latency = Histogram::default();
     (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
     let most = u64::MAX;
@@ -102,7 +102,7 @@ fn largest_evidence(seq: u64, buckets: usize) -> Batches {
         let bucket = Bucket::new(&longest(number)).unwrap();
         evidence.put(CohortKey { bucket, mode: Mode::Canary, side: Side::Canary }, outcomes.clone());
     }
-    Batches::one(seq, evidence)
+    evidence
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn evidence_that_leaves_out_latencies_claims_no_unobserved_requests() {
         let last = CohortKey { bucket: Bucket::new("z").unwrap(), mode: Mode::Canary, side: Side::Canary };
         let one = Outcomes { offered: 9_999, unobserved: 4, latency: bins(1), ..Outcomes::default() };
         evidence.put(last, one);
-        let report = Report { seq: 1, evidence: Batches::one(1, evidence), ..Report::default() };
+        let report = Report { seq: 1, evidence, ..Report::default() };
         let parts = ReportEncoder::default().encode(&report);
         let unobserved: u64 = parts.iter().flat_map(|part| &part.evidence).map(|one| one.unobserved).sum();
         assert_eq!(unobserved, if is_cut { 0 } else { 4 * (buckets + 1) }, "{buckets} buckets");
@@ -133,7 +133,7 @@ fn evidence_that_leaves_out_latencies_claims_no_unobserved_requests() {
 
 #[test]
 fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
-    let evidence = largest_evidence(2, 1);
+    let evidence = largest_evidence(1);
     let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
     // A greeting has no keys.
     let parts = check_reports(&[Report { identity: None, ..largest_report(10_000) }, next]);
@@ -168,7 +168,7 @@ fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
         ("kill_claims", Report { claims, ..bare.clone() }),
         ("definitions", Report { definitions, ..bare.clone() }),
         ("id_gaps", Report { tallies, ..bare.clone() }),
-        ("evidence", Report { evidence: largest_evidence(u64::MAX, 4_096), ..bare.clone() }),
+        ("evidence", Report { evidence: largest_evidence(4_096), ..bare.clone() }),
     ] {
         let mut encoder = ReportEncoder::default();
         let _ = encoder.encode(&defining(5_000));

@@ -18,7 +18,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
 
 pub(crate) use self::child::{ChildEvent, Running};
-pub(crate) use self::parent::{ParentEvent, Server, Stream, greeting};
+pub(crate) use self::parent::{ParentEvent, Server, greeting};
 
 /// Far longer than any step takes, so that a timeout means a failed test even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,12 +2,11 @@
 
 mod refusals;
 mod renewal;
-mod sessions;
 
 use plimsoll_core::exchange::PeerRole;
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_tls::Certificates;
-use plimsoll_tls::testing::{Authority, Request, Validity};
+use plimsoll_tls::testing::{Authority, Validity};
 use tempfile::TempDir;
 
 use crate::scripted::identity;
@@ -47,16 +46,6 @@ impl Process {
     fn valid(authority: &Authority, role: PeerRole, validity: Validity) -> Self {
         let directory = TempDir::new().unwrap();
         authority.write(directory.path(), role, validity);
-        let certificates = Certificates::open(directory.path()).unwrap();
-        Self { directory, certificates }
-    }
-
-    /// A process with this identity in its certificate.
-    fn named(authority: &Authority, uri: &str) -> Self {
-        let directory = TempDir::new().unwrap();
-        let request =
-            Request { uris: vec![uri.to_owned()], ..authority.request(service(), Validity::default()) };
-        authority.write_leaf(directory.path(), &authority.issue(&request));
         let certificates = Certificates::open(directory.path()).unwrap();
         Self { directory, certificates }
     }

@@ -1,14 +1,9 @@
 //! Certificates and protocols that are refused: both ends name the cause, and no report counts.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::exchange::PeerRole;
-use plimsoll_tls::rustls::pki_types::ServerName;
 use plimsoll_tls::testing::{Authority, Validity};
-use plimsoll_tls::tokio_rustls::TlsConnector;
-use plimsoll_tls::{Tier, operator_client};
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use super::{DOMAIN, Process, aggregator, service, service_of, zone};
@@ -76,57 +71,6 @@ async fn service_of_another_zone_cannot_open_a_stream_even_if_its_own_check_is_s
     check_parts(status.message(), &parts);
     assert_eq!(server.rejected().await.reason, "forbidden");
     check_nothing_counted(&mut server);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn expired_foreign_and_unknown_certificates_fail_the_handshake_and_are_named_at_both_ends() {
-    let authority = Authority::new(DOMAIN);
-    let parent = Process::new(&authority, aggregator());
-    let stranger = Authority::new(DOMAIN);
-    let expired = Process::valid(&authority, service(), Validity::ended());
-    let mut server = Server::secured(&parent.certificates);
-    let mut running = Running::secured(&server.https(), &expired.certificates);
-    check_parts(&running.disconnected().await, &["refused the certificate of this process", "renew it"]);
-    check_parts(&server.logged("handshake failed").await, &["expired", "renew it", "127.0.0.1"]);
-    assert!(server.connections.failed_handshakes()["expired"] > 0);
-    running.stop().await;
-
-    // Of two authorities, each end names the other: the child verifies first.
-    let unknown = Process::new(&stranger, service());
-    let mut running = Running::secured(&server.https(), &unknown.certificates);
-    check_parts(
-        &running.disconnected().await,
-        &["not signed by an authority of ca.crt", "add its authority"],
-    );
-    check_parts(&server.logged("unknown_authority").await, &["not signed by an authority", "ca.crt"]);
-    assert!(server.connections.failed_handshakes()["unknown_authority"] > 0);
-    running.stop().await;
-
-    let other_domain =
-        Process::named(&authority, "spiffe://other.example/plimsoll/zone/eu-west-1a/aggregator");
-    let mut server = Server::secured(&other_domain.certificates);
-    let child = Process::new(&authority, service());
-    let mut running = Running::secured(&server.https(), &child.certificates);
-    check_parts(&running.disconnected().await, &["spiffe://other.example", "fleet.example"]);
-    check_parts(&server.logged("foreign_domain").await, &["trust domain"]);
-    check_nothing_counted(&mut server);
-    running.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn connection_without_a_certificate_is_refused_and_named_at_both_ends() {
-    let authority = Authority::new(DOMAIN);
-    let parent = Process::new(&authority, aggregator());
-    let mut server = Server::secured(&parent.certificates);
-    let mut config = operator_client(&parent.directory.path().join("ca.crt"), Tier::Aggregator).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let tcp = TcpStream::connect(server.address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap();
-    let error = patiently(stream.read_u8()).await.unwrap_err();
-    check_parts(&error.to_string(), &["CertificateRequired"]);
-    check_parts(&server.logged("no_certificate").await, &["tls.crt, tls.key and ca.crt"]);
-    assert_eq!(server.connections.failed_handshakes()["no_certificate"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

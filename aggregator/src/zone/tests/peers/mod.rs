@@ -4,6 +4,5 @@ mod epochs;
 mod refused;
 mod restart;
 mod room;
-mod sums;
 
 use super::*;

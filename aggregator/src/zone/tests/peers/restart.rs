@@ -24,9 +24,9 @@ fn restarted_zone_withholds_counts_and_values_until_its_clients_are_back() {
     let report = scene.zone.report(scene.now());
     assert_eq!((report.time, report.tallies.len()), (None, 0), "the report carries no counts");
     scene.run(1.5);
-    assert!(scene.zone.is_warming_up(), "more clients might return");
+    assert!(scene.zone.warmup.withholds(), "more clients might return");
     scene.run(0.1);
-    assert!(!scene.zone.is_warming_up());
+    assert!(!scene.zone.warmup.withholds());
     // Withheld values are sent at once: the fast loop has followed the traffic in the meantime.
     let ratio = scene.clients[0].ratio("acme");
     assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
@@ -46,7 +46,7 @@ fn kill_and_mode_pass_at_once_during_the_warmup() {
     let kill = KillGeneration(3);
     let message = Directives { kill, ..shadowed.message(9, 0) };
     scene.zone.on_directives(now, message).unwrap();
-    assert!(scene.zone.is_warming_up());
+    assert!(scene.zone.warmup.withholds());
     let received = scene.clients[0].receive(&mut scene.zone, now).unwrap();
     assert_eq!((received.kill, received.buckets[0].terms.mode), (kill, Mode::Shadow));
     assert_eq!(scene.clients[0].values("acme"), Values::default());

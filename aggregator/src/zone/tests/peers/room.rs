@@ -33,7 +33,7 @@ fn directed(seq: u64, buckets: &[Bucket], is_named: bool) -> Directives {
 }
 
 fn unprotected(zone: &Zone) -> usize {
-    zone.unprotected().count()
+    zone.room.refused.iter().count()
 }
 
 #[test]
@@ -48,10 +48,10 @@ fn bucket_of_the_policy_has_room_after_any_number_of_junk_buckets_and_is_sent_to
     let late: Vec<Bucket> = (0..10_000).map(|number| named(&format!("policy{number}"))).collect();
     zone.on_directives(at(10), directed(1, &late, true)).unwrap();
     ask(&mut zone, 20, Role::Client, 99, late.iter().take(1_024).cloned());
-    assert!(late.iter().all(|bucket| zone.board().get(bucket).is_some()), "all of the policy is held");
+    assert!(late.iter().all(|bucket| zone.board.get(bucket).is_some()), "all of the policy is held");
     let message = zone.directives(at(20), StreamId(99)).unwrap();
     assert_eq!(message.buckets.len(), 1_024, "each is enforced");
-    assert!(!zone.unprotected().any(|bucket| bucket.as_str().starts_with("policy")));
+    assert!(!zone.room.refused.iter().any(|(bucket, _)| bucket.as_str().starts_with("policy")));
 }
 
 #[test]
@@ -73,13 +73,13 @@ fn more_names_on_the_same_stream_are_refused_and_named_until_they_are_asked_for_
     ask(&mut zone, 0, Role::Client, 1, (0..1_024).map(junk));
     let more = |seq, buckets: Vec<Bucket>| Report { seq, subscriptions: buckets, ..Report::default() };
     zone.on_report(at(10), StreamId(1), more(2, vec![named("late"), junk(7)])).unwrap();
-    assert!(zone.unprotected().eq([&named("late")]));
-    assert_eq!(zone.take_unprotected(), [named("late")]);
+    assert!(zone.room.refused.iter().map(|(bucket, _)| bucket).eq([&named("late")]));
+    assert_eq!(zone.room.refused.take_unlogged(), [named("late")]);
     assert_eq!(zone.counters().rejected, 1);
     // A policy that names it gives it room.
     zone.on_open(at(20));
     zone.on_directives(at(20), directed(1, &[named("late")], true)).unwrap();
-    assert_eq!((unprotected(&zone), zone.take_unprotected()), (0, vec![]));
+    assert_eq!((unprotected(&zone), zone.room.refused.take_unlogged()), (0, vec![]));
     zone.on_report(at(30), StreamId(1), more(3, vec![named("late")])).unwrap();
     assert_eq!(unprotected(&zone), 0);
 }
@@ -100,18 +100,17 @@ impl Confirmed {
     fn new() -> Self {
         let mut zone = aggregator(100);
         zone.on_open(at(0));
-        let books = Books::new(CONTROLLER, 1_000_000);
-        let mut confirmed = Self {
-            zone,
-            books,
-            ids: Vec::new(),
-            counted: BTreeMap::new(),
-            seq: 0,
-            now: 0,
-            unsubscribed: Vec::new(),
-        };
+        let (books, counted) = (Books::new(CONTROLLER, 1_000_000), BTreeMap::new());
+        let mut confirmed =
+            Self { zone, books, ids: Vec::new(), counted, seq: 0, now: 0, unsubscribed: Vec::new() };
         confirmed.pass(1);
         confirmed
+    }
+
+    /// Sends directives of the controller.
+    fn direct(&mut self, buckets: &[Bucket], is_named: bool) {
+        self.seq += 1;
+        self.zone.on_directives(at(self.now), directed(self.seq, buckets, is_named)).unwrap();
     }
 
     fn pass(&mut self, seconds: u64) {
@@ -194,49 +193,14 @@ fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
 }
 
 #[test]
-fn bucket_with_a_subscriber_or_traffic_stays() {
-    let mut scene = Confirmed::new();
-    let (asked, busy) = (junk(1), junk(2));
-    ask(&mut scene.zone, scene.now, Role::Client, 1, [asked.clone()].into_iter());
-    let now = at(scene.now);
-    let first = Report { time: None, tallies: Default::default(), ..count(1, Some(2), &busy, 0, true) };
-    scene.zone.on_report(now, StreamId(2), first).unwrap();
-    for round in 0..30 {
-        scene.pass(10);
-        let mut more = count(2 + round, None, &busy, round + 1, false);
-        more.subscriptions.clear();
-        scene.zone.on_report(at(scene.now), StreamId(2), more).unwrap();
-    }
-    assert!(scene.zone.knows(&asked) && scene.zone.knows(&busy));
-}
-
-#[test]
 fn directive_for_a_dropped_bucket_is_ignored_and_a_bucket_that_the_policy_drops_leaves() {
     let mut scene = Confirmed::new();
-    scene
-        .zone
-        .on_directives(at(scene.now), {
-            scene.seq += 1;
-            directed(scene.seq, &[junk(1)], false)
-        })
-        .unwrap();
+    scene.direct(&[junk(1)], false);
     assert!(!scene.zone.knows(&junk(1)), "nobody asked for it");
-    scene
-        .zone
-        .on_directives(at(scene.now), {
-            scene.seq += 1;
-            directed(scene.seq, &[named("a")], true)
-        })
-        .unwrap();
+    scene.direct(&[named("a")], true);
     scene.pass(300);
-    assert!(scene.zone.board().get(&named("a")).is_some());
-    scene
-        .zone
-        .on_directives(at(scene.now), {
-            scene.seq += 1;
-            directed(scene.seq, &[named("a")], false)
-        })
-        .unwrap();
+    assert!(scene.zone.board.get(&named("a")).is_some());
+    scene.direct(&[named("a")], false);
     scene.pass(150);
     assert!(!scene.zone.knows(&named("a")));
 }
@@ -309,17 +273,19 @@ fn names_that_a_client_gave_up_leave_room_to_others() {
         ask(&mut zone, 200_030, Role::Client, 1_000 + child as u128, of_round(100 + child));
     }
     ask(&mut zone, 200_031, Role::Client, 2_000, ["orders"].map(named).into_iter());
-    assert!(zone.knows(&named("orders")) && !zone.unprotected().any(|bucket| *bucket == named("orders")));
+    assert!(
+        zone.knows(&named("orders"))
+            && !zone.room.refused.iter().any(|(bucket, _)| *bucket == named("orders"))
+    );
 }
 
 #[test]
 fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
     let mut scene = Confirmed::new();
-    scene.seq += 1;
-    scene.zone.on_directives(at(scene.now), directed(scene.seq, &["a", "b"].map(named), true)).unwrap();
+    scene.direct(&["a", "b"].map(named), true);
     ask(&mut scene.zone, scene.now, Role::Client, 1, ["a"].map(named).into_iter());
     scene.pass(70);
-    let held = |zone: &Zone| ["a", "b"].map(|name| zone.board().get(&named(name)).is_some());
+    let held = |zone: &Zone| ["a", "b"].map(|name| zone.board.get(&named(name)).is_some());
     // Connections are accepted, and what answers knows no epoch: a proxy, or a parent without a controller.
     for round in 0..720 {
         scene.now += 10_000;
@@ -342,8 +308,7 @@ fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
     // The controller that returns names one of them: the other is held for children from there on.
     scene.zone.on_open(at(scene.now));
     scene.books.open();
-    scene.seq += 1;
-    scene.zone.on_directives(at(scene.now), directed(scene.seq, &[named("a")], true)).unwrap();
+    scene.direct(&[named("a")], true);
     scene.pass(110);
     assert_eq!(held(&scene.zone), [true; 2]);
     scene.pass(40);

@@ -14,7 +14,7 @@ fn pass(client: &mut TestClient, ms: u64) {
 fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
     pass(client, 500);
     let report = client.subscription.report(client.now);
-    report.evidence.after(0).map(|(stand, outcomes)| (stand.clone(), outcomes.clone())).collect()
+    report.evidence.iter().map(|(stand, outcomes)| (stand.clone(), outcomes.clone())).collect()
 }
 
 fn canary(percent: f64) -> Terms {

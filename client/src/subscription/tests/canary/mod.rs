@@ -197,7 +197,7 @@ proptest! {
 fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
     client.now = client.now + Duration::from_millis(500);
     let report = client.subscription.report(client.now);
-    report.evidence.after(0).map(|(cohort, outcomes)| (cohort.clone(), outcomes.clone())).collect()
+    report.evidence.iter().map(|(cohort, outcomes)| (cohort.clone(), outcomes.clone())).collect()
 }
 
 fn send_each(client: &mut TestClient, requests: u64) {

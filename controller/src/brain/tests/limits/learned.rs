@@ -52,13 +52,13 @@ impl Weeks {
             if self.writes {
                 self.brain.on_minute_written(&minute);
             } else {
-                self.brain.on_minute_lost();
+                self.brain.limits.history.on_lost();
             }
         }
     }
 
     fn limit(&self) -> Option<f64> {
-        self.brain.buckets.as_slice()[0].limit.per_second().map(Rate::per_second)
+        self.brain.buckets.states[&bucket()].limit.per_second().map(Rate::per_second)
     }
 
     fn limit_sent(&self) -> Option<f64> {
@@ -72,49 +72,14 @@ fn learned(mode: &str, more: &str) -> Arc<Policy> {
     ))
 }
 
-/// The 95th percentile of the shop's minutes in requests/s, and the limit that follows.
-const PEAK: f64 = 995.0;
-const LEARNED: f64 = 1.2 * PEAK;
-
-#[test]
-fn limit_after_thirty_days_follows_the_formula() {
-    for (mode, in_shadow) in [("enforce", false), ("shadow", true)] {
-        let mut weeks = Weeks::new(learned(mode, "min: 200, max: 5000, until_history: 3000"));
-        weeks.zone.in_shadow = in_shadow;
-        // Three days under the policy's own limit, then under the learned one.
-        for _ in 0..2 {
-            check_near(weeks.day(1.0).unwrap(), 3000.0, 0.0);
-        }
-        weeks.day(1.0);
-        for _ in 3..6 {
-            check_near(weeks.day(1.0).unwrap(), LEARNED, 5.0);
-        }
-        check_near(weeks.limit_sent().unwrap(), LEARNED, 5.0);
-        // Twenty days of ten times as much: minutes with refusals, real or would-be, teach nothing.
-        for _ in 6..26 {
-            check_near(weeks.day(10.0).unwrap(), LEARNED, 5.0);
-        }
-        // Traffic that grows within its headroom is followed.
-        let mut last = 0.0;
-        for _ in 26..31 {
-            last = weeks.day(1.1).unwrap();
-        }
-        check_near(last, 1.1 * LEARNED, 10.0);
-        let status = &weeks.brain.limits.history.status(&bucket(), &learned_terms(&weeks.brain));
-        assert!(status.days >= 9, "{status:?}");
-    }
-}
-
-fn learned_terms(brain: &Brain) -> plimsoll_policy::Learned {
-    let LimitSource::Learned(learned) = &brain.policy().bucket(&bucket()).unwrap().source else { panic!() };
-    learned.clone()
-}
+/// The limit that follows from the 95th percentile of the shop's minutes, in requests/s.
+const LEARNED: f64 = 1.2 * 995.0;
 
 #[test]
 fn without_history_no_limit_is_in_force() {
     let mut weeks = Weeks::new(learned("enforce", ""));
     weeks.day(50.0);
-    assert_eq!(weeks.brain.buckets.as_slice()[0].limit, Limit::Unknown);
+    assert_eq!(weeks.brain.buckets.states[&bucket()].limit, Limit::Unknown);
     assert_eq!(weeks.zone.counts("acme").refused(), 0);
 }
 
@@ -180,7 +145,7 @@ fn queried_limit_is_clamped_and_unknown_without_an_answer() {
     let mut weeks = Weeks::new(text(", min: 200, max: 5000"));
     weeks.zone.offers("acme", 100.0);
     (0..10).for_each(|_| weeks.step());
-    assert_eq!(weeks.brain.buckets.as_slice()[0].limit, Limit::Unknown);
+    assert_eq!(weeks.brain.buckets.states[&bucket()].limit, Limit::Unknown);
     let source = |brain: &Brain| {
         let LimitSource::Prometheus(source) = brain.policy().bucket(&bucket()).unwrap().source.clone() else {
             panic!()
@@ -200,5 +165,5 @@ fn queried_limit_is_clamped_and_unknown_without_an_answer() {
     weeks.brain.on_policy(enforced());
     assert_eq!((weeks.limit(), weeks.brain.limits.answers.len()), (Some(LIMIT), 0));
     weeks.brain.on_policy(text(""));
-    assert_eq!(weeks.brain.buckets.as_slice()[0].limit, Limit::Unknown);
+    assert_eq!(weeks.brain.buckets.states[&bucket()].limit, Limit::Unknown);
 }

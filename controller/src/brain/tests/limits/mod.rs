@@ -3,7 +3,6 @@
 mod learned;
 
 use super::*;
-use plimsoll_core::directive::Headroom;
 use plimsoll_core::quantity::DropRatio;
 use plimsoll_core::quantity::Limit;
 
@@ -47,30 +46,6 @@ fn rates_follow_the_traffic_and_caps_sum_up_to_the_limit() {
 }
 
 #[test]
-fn what_no_key_uses_is_headroom_for_all_zones() {
-    let mut zones = two_zones();
-    zones[0].offers("acme", 300.0);
-    zones[1].offers("acme", 100.0);
-    let mut fleet = Fleet::new(enforced(), zones);
-    fleet.run(20.0);
-    // 400 of 1,000 are used. The balance saved a quarter of a second, of which an eighth is spent each second.
-    let target = LIMIT + 250.0 / 2.0;
-    for (zone, (share, even)) in fleet.zones.iter().zip([(0.75, 0.5), (0.25, 0.5)]) {
-        let part = 0.4 * share + 0.6 * even;
-        let headroom = zone.board.get(&bucket()).unwrap().terms().headroom.unwrap();
-        check_near(headroom.rate().unwrap().per_second(), (target - 400.0) * part, 5.0);
-        let cap = 400.0 * (0.9 * share + 0.1 * even);
-        check_near(zone.values("acme").unwrap().cap.unwrap().per_second(), cap, 2.0);
-        check_near(zone.hold().unwrap(), cap + (LIMIT - 400.0) * part, 5.0);
-    }
-    fleet.zones[0].offers("acme", 2_000.0);
-    fleet.run(5.0);
-    for zone in &fleet.zones {
-        assert_eq!(zone.board.get(&bucket()).unwrap().terms().headroom, Some(Headroom::None), "overload");
-    }
-}
-
-#[test]
 fn tenant_limit_is_no_overload_of_the_others() {
     let tenants = "tenants: { default: {}, acme: {}, free: {} }\n";
     let policy = policy_of(&enforced_with(", tenant_limit: 200"), tenants);
@@ -94,32 +69,6 @@ fn rate_below_the_limit_has_a_margin_for_noise() {
     assert_eq!(fleet.zones[0].ratio("acme"), Some(0.0));
     let (rate, cap) = (values.rate.unwrap().per_second(), values.cap.unwrap().per_second());
     check_near(rate, cap + plimsoll_core::law::parameters::margin(cap), 1e-3);
-}
-
-#[test]
-fn overshoot_is_repaid() {
-    let mut fleet = settled(enforced());
-    check_near(fleet.balance(), 0.0, 20.0);
-    fleet.zones[0].offers("acme", 6000.0);
-    let passed = |fleet: &Fleet| -> u64 { fleet.zones.iter().map(|zone| zone.counts("acme").passed()).sum() };
-    let before = passed(&fleet);
-    fleet.run(0.5);
-    // Twice the traffic at the old ratio admits twice the limit for half a second.
-    check_near((passed(&fleet) - before) as f64, LIMIT, 10.0);
-    check_near(fleet.balance(), -500.0, 10.0);
-    // A law without memory would choose 0.875.
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - (1000.0 - 250.0) / 8000.0, 1e-3);
-    fleet.run(14.5);
-    check_near((passed(&fleet) - before) as f64, 15.0 * LIMIT, 20.0);
-    check_near(fleet.balance(), 0.0, 20.0);
-    check_near(fleet.zones[0].ratio("acme").unwrap(), 0.875, 1e-3);
-}
-
-#[test]
-fn unused_limit_is_saved_up_to_the_burst() {
-    let mut fleet = Fleet::new(enforced(), vec![Scripted::new("a", 1).offering("acme", 500.0)]);
-    fleet.run(30.0);
-    assert_eq!(fleet.balance(), 250.0, "the burst is a quarter of a second");
 }
 
 /// In shadow every request passes, yet the law must count would-be drops as drops. Otherwise its balance, and
@@ -188,7 +137,8 @@ fn limit_that_becomes_zero_denies_at_once() {
     let Fleet { brain, zones, .. } = &mut fleet;
     zones[0].receive(brain, now);
     assert_eq!(zones[0].ratio("acme"), Some(1.0));
-    let shares: Vec<DropRatio> = brain.buckets.as_slice()[0].shares().map(|(_, share)| share.ratio).collect();
+    let shares: Vec<DropRatio> =
+        brain.buckets.states[&bucket()].shares().map(|(_, share)| share.ratio).collect();
     assert!(!shares.is_empty() && shares.iter().all(|ratio| *ratio == DropRatio::ALL), "{shares:?}");
 }
 

@@ -4,13 +4,10 @@ mod recovery;
 
 use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Text;
-use plimsoll_core::report::{Batches, CohortKey, Evidence, Outcomes, Side};
-use plimsoll_policy::LimitSource;
+use plimsoll_core::report::{CohortKey, Evidence, Outcomes, Side};
 
 use super::*;
-use crate::brain::LimitAnswer;
 use crate::brain::held_policy::AckError;
-use crate::rollout::RolloutError;
 use crate::state::Cause;
 
 fn of(mode: &str, more: &str) -> Arc<Policy> {
@@ -35,73 +32,9 @@ fn report_evidence(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
         let mut evidence = Evidence::default();
         let cohort = CohortKey { bucket: bucket(), mode, side: Side::Canary };
         evidence.add(&cohort, &Outcomes { offered, refused, ..Outcomes::default() }, 1);
-        report.evidence = Batches::one(report.seq, evidence);
+        report.evidence = evidence;
         fleet.brain.on_report(now, zone.stream, report).unwrap();
     }
-}
-
-#[test]
-fn operator_promotes_and_aborts_and_errors_give_reasons() {
-    let mut fleet = Fleet::new(of("shadow", ""), two_zones());
-    fleet.run(5.0);
-    let now = fleet.now();
-    let rejected =
-        |brain: &mut Brain, entry: &str, force| brain.promote(now, entry, None, force).unwrap_err();
-    assert!(matches!(rejected(&mut fleet.brain, "api", None), RolloutError::Gate { to: Mode::Canary, .. }));
-    assert!(rejected(&mut fleet.brain, "apo", None).to_string().contains("it has `api`, `x/*`"));
-    assert!(rejected(&mut fleet.brain, "x/1", None).to_string().contains("falls under `x/*`"));
-
-    let change = fleet.brain.promote(now, "api", None, Some(&text("a trial"))).unwrap();
-    assert_eq!((change.cause, change.to, change.why[0].as_str()), (Cause::Forced, Mode::Canary, "a trial"));
-    assert!(change.why.len() > 1, "the reasons against it are recorded: {:?}", change.why);
-    assert_eq!(fleet.zones[0].receive(&mut fleet.brain, now), None, "it is saved before it is sent");
-    save(&mut fleet.brain);
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Canary);
-    fleet.brain.promote(now, "api", None, Some(&text("further"))).unwrap();
-    assert_eq!(
-        rejected(&mut fleet.brain, "api", None),
-        RolloutError::Reached { entry: "api".to_owned(), stage: Mode::Enforce }
-    );
-    fleet.tick();
-    assert_eq!(mode(&fleet), Mode::Enforce);
-
-    assert_eq!(fleet.brain.abort("api", Some(&text("enough"))).unwrap().unwrap().cause, Cause::Abort);
-    fleet.tick();
-    assert_eq!((mode(&fleet), fleet.brain.abort("api", None)), (Mode::Shadow, Ok(None)));
-    assert!(fleet.brain.durable().history.iter().all(|change| change.at_s.is_some()), "ticks stamp the time");
-
-    fleet.brain.on_policy(of("shadow", "kill_switch: true\n"));
-    assert_eq!(fleet.brain.promote(now, "api", None, Some(&text("now"))), Err(RolloutError::Killed));
-}
-
-#[test]
-fn zone_without_reports_for_a_minute_ends_the_canary_unless_it_left() {
-    for (file, kept) in [("canary", Mode::Shadow), ("enforce", Mode::Enforce)] {
-        let mut fleet = Fleet::new(of(file, ""), two_zones());
-        fleet.run(5.0);
-        let before = mode(&fleet);
-        fleet.zones[1].cut = true;
-        fleet.run(59.0);
-        assert_eq!(mode(&fleet), before);
-        fleet.run(2.0);
-        assert_eq!(mode(&fleet), kept);
-        fleet.run(10.0);
-        assert_eq!(fleet.brain.stale_aggregators().len(), 1, "the zone stays stale");
-        let again =
-            fleet.brain.promote(fleet.now(), "api", Some(Mode::Canary), Some(&Text::new("new").unwrap()));
-        assert_eq!(again.is_ok(), file == "canary", "it ends no later canary");
-        fleet.run(10.0);
-        assert_eq!(mode(&fleet), before);
-    }
-    let mut fleet = Fleet::new(of("canary", ""), two_zones());
-    fleet.run(5.0);
-    let now = fleet.now();
-    let farewell = Report { leaving: true, ..fleet.zones[1].report(now) };
-    fleet.brain.on_report(now, fleet.zones[1].stream, farewell).unwrap();
-    fleet.zones[1].cut = true;
-    fleet.run(120.0);
-    assert_eq!(mode(&fleet), Mode::Canary);
 }
 
 #[test]
@@ -181,31 +114,6 @@ fn kills_and_lower_modes_of_a_held_policy_apply() {
     assert!(!fleet.brain.durable().kill.is_killed());
 }
 
-#[test]
-fn starved_tenant_is_held_also_after_a_restart() {
-    let of = |weight: &str| {
-        let tenants = format!("tenants: {{ default: {{}}, acme: {{ weight: {weight} }}, free: {{}} }}\n");
-        policy_of(&enforced_with(""), &tenants)
-    };
-    let zones = vec![Scripted::new("a", 1).offering("acme", 1_000.0).offering("free", 1_000.0)];
-    let mut fleet = Fleet::new(of("4"), zones);
-    fleet.run(20.0);
-    let starves = of("0.001");
-    let expected = "api: tenant acme would be refused 99.9 % of its requests, 20 % now";
-    assert_eq!(fleet.brain.offer(Arc::clone(&starves)), Offer::Held);
-    assert_eq!(held(&fleet), [expected]);
-    // A start without any report judges by the saved traffic and the saved policy.
-    let durable = fleet.brain.durable().clone();
-    let saved = Arc::new(durable.policy.as_ref().unwrap().read().unwrap());
-    fleet.brain = Brain::new(at(0), InstanceId(9), durable, saved, Parameters::default());
-    assert_eq!(fleet.brain.offer(starves), Offer::Held);
-    assert_eq!(held(&fleet), [expected]);
-}
-
-fn rollout_of(fleet: &Fleet) -> plimsoll_policy::RolloutPolicy {
-    fleet.brain.policy().bucket(&bucket()).unwrap().rollout.clone()
-}
-
 /// The requests in the canary cohort that count so far.
 fn counted(fleet: &mut Fleet) -> u64 {
     fleet.tick();
@@ -231,63 +139,6 @@ fn evidence_counts_neither_late_nor_without_a_known_limit() {
     fleet.run(5.0);
     report_evidence(&mut fleet, Mode::Canary, 10, 0);
     assert_eq!(counted(&mut fleet), 0, "the limit is unknown, so nothing could be refused");
-}
-
-#[test]
-fn evidence_begins_anew_after_a_queried_limit_fell_far_and_after_an_edit() {
-    let source = |more: &str| {
-        policy(&format!(
-            "buckets: {{ api: {{ limit: {{ prometheus: {{ url: http://p, query: q }} }}, mode: canary{more} }} }}\n"
-        ))
-    };
-    let answer = |fleet: &mut Fleet, rps: f64| {
-        let LimitSource::Prometheus(asked) = &fleet.brain.policy().bucket(&bucket()).unwrap().source.clone()
-        else {
-            panic!("the limit is queried")
-        };
-        let answer = LimitAnswer { rate: Rate::new(rps).unwrap(), at: fleet.now() };
-        fleet.brain.on_answer(asked, answer);
-        fleet.tick();
-    };
-    let last = |fleet: &Fleet| fleet.brain.durable().history.back().unwrap().clone();
-    let mut fleet = Fleet::new(source(""), two_zones());
-    fleet.run(5.0);
-    answer(&mut fleet, 1_000.0);
-    report_evidence(&mut fleet, Mode::Canary, 10, 0);
-    fleet.tick();
-    answer(&mut fleet, 901.0);
-    assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Appeared, 20));
-    answer(&mut fleet, 899.0);
-    assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Drift, 0));
-    assert_eq!(last(&fleet).why, ["limit of api 1000.0 -> 899.0"]);
-    assert!(fleet.brain.is_saved(), "it survives a restart");
-
-    fleet.run(6.0);
-    report_evidence(&mut fleet, Mode::Canary, 10, 0);
-    assert_eq!(counted(&mut fleet), 20);
-    fleet.brain.on_policy(source(", tenant_limit: 5"));
-    assert_eq!((last(&fleet).cause, counted(&mut fleet)), (Cause::Edit, 0));
-    assert_eq!(last(&fleet).why, ["tenant_limit none -> 5"]);
-}
-
-#[test]
-fn hostile_aggregator_weighs_by_the_instances_that_it_claims() {
-    let zones = (1..=4).map(|n| Scripted::new(&format!("z{n}"), n).offering("acme", 500.0)).collect();
-    let mut fleet = Fleet::new(of("canary", "").clone(), zones);
-    fleet.run(5.0);
-    let now = fleet.now();
-    for (number, zone) in fleet.zones.iter_mut().enumerate() {
-        let mut report = zone.report(now);
-        let cohort = CohortKey { bucket: bucket(), mode: Mode::Canary, side: Side::Canary };
-        let (offered, instances) = if number == 3 { (90_000, 2) } else { (1_000, 10) };
-        let mut evidence = Evidence::default();
-        evidence.add(&cohort, &Outcomes { offered, instances, ..Outcomes::default() }, 1);
-        report.evidence = Batches::one(report.seq, evidence);
-        fleet.brain.on_report(now, zone.stream, report).unwrap();
-    }
-    fleet.tick();
-    let canary = fleet.brain.rollouts.evidence(fleet.now(), "api", &rollout_of(&fleet)).canary;
-    assert_eq!((canary.offered, canary.instances), (3 * 1_000 + 2 * 500, 32));
 }
 
 #[test]

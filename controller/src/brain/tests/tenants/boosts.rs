@@ -40,27 +40,3 @@ fn start_judges_a_policy_by_the_boosts_of_the_last_tick() {
         fleet.brain.offer(Arc::clone(fleet.brain.policy()));
     }
 }
-
-/// The requests/s of tenant a in the third and fourth second after twenty idle seconds, and half a minute
-/// later.
-fn after_idleness(a: &str) -> (f64, f64) {
-    let zone = Scripted::new("a", 1).offering("a", 0.0).offering("b", 2000.0);
-    let mut fleet = Fleet::new(two_tenants(a), vec![zone]);
-    fleet.run(20.0);
-    fleet.zones[0].offers("a", 2000.0);
-    fleet.run(2.0);
-    let at_first = fleet.passing(2.0, &["a"])[0];
-    fleet.run(30.0);
-    (at_first, fleet.passing(10.0, &["a"])[0])
-}
-
-#[test]
-fn idle_tenant_bursts_and_its_burst_fades() {
-    let (plain, later) = after_idleness("weight: 1");
-    assert!(plain < 500.0, "{plain}");
-    check_near(later, 500.0, 25.0);
-    // Three times the weight gives three quarters, while the overshoot of the surge is repaid.
-    let (bursting, later) = after_idleness("weight: 1, burst_multiplier: 3");
-    assert!(bursting > 1.4 * plain, "{bursting} and {plain}");
-    check_near(later, 500.0, 25.0);
-}

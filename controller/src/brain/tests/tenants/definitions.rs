@@ -2,7 +2,6 @@
 
 use plimsoll_core::quota::BucketQuotas;
 
-use super::scripted::Behind;
 use super::*;
 use crate::admin::status::Status;
 
@@ -36,20 +35,6 @@ fn every_aggregator_is_sent_the_quotas_of_the_policy_and_each_change() {
     fleet.brain.on_policy(enforced());
     fleet.run(1.0);
     assert_eq!(held(&fleet), [Some(vec![]), Some(vec![])], "a bucket without quotas ends the earlier ones");
-}
-
-#[test]
-fn status_has_the_rate_at_which_quotas_refuse() {
-    let mut fleet = Fleet::new(with_quota(10), vec![Scripted::new("a", 1).offering("acme", 400.0)]);
-    let rate = |fleet: &Fleet| Status::of(&fleet.brain, fleet.now()).buckets[&bucket()].quota_dropped_rps;
-    fleet.run(5.0);
-    assert_eq!(rate(&fleet), 0.0);
-    fleet.zones[0].puts_behind("acme", Behind::Store);
-    fleet.run(60.0);
-    check_near(rate(&fleet), 400.0, 5.0);
-    fleet.zones[0].puts_behind("acme", Behind::Service);
-    fleet.run(120.0);
-    assert_eq!(rate(&fleet), 0.0);
 }
 
 #[test]

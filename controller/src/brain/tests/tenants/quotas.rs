@@ -2,7 +2,6 @@
 
 use super::scripted::Behind;
 use super::*;
-use crate::admin::status::BucketStatus;
 
 /// A tenant that stays below the limit, and one that asks three times the limit.
 fn beside(behind: Behind) -> Fleet {
@@ -46,30 +45,4 @@ fn refusals_from_memory_leave_the_others_unharmed_where_asking_the_store_would_n
     check_near(calm, 500.0, 10.0);
     check_near(hungry, 500.0, 10.0);
     assert!(asked.balance() < 0.1 * LIMIT, "{}", asked.balance());
-}
-
-#[test]
-fn remembered_refusals_are_counted_and_enter_no_rate() {
-    let fleet = beside(Behind::Memory);
-    let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
-    let BucketStatus { traffic, quota_dropped_rps, quota_repeated_rps, .. } =
-        status.buckets[&bucket()].clone();
-    assert_eq!(quota_dropped_rps, 0.0);
-    check_near(quota_repeated_rps, 3000.0, 30.0);
-    check_near(traffic.offered_rps, 600.0, 1.0);
-    let sent: u64 = fleet.zones.iter().map(|zone| zone.counts("hungry").quota_repeated).sum();
-    assert_eq!((traffic.quota_repeated, traffic.quota_dropped), (sent, 0));
-    assert_eq!(traffic.admitted, traffic.offered - traffic.dropped, "{traffic:?}");
-}
-
-#[test]
-fn refusals_by_the_store_are_part_of_what_passes() {
-    let mut fleet = beside(Behind::Store);
-    let rates = rate_through_coin(&mut fleet, 20.0);
-    // Were they not, the unused part of the limit would be saved up, and the coin would let 1,125 through.
-    check_near(rates.iter().sum(), LIMIT, 0.01 * LIMIT);
-    let status = crate::admin::status::Status::of(&fleet.brain, fleet.now());
-    let traffic = status.buckets[&bucket()].traffic;
-    assert!(traffic.quota_dropped > 0);
-    assert_eq!(traffic.admitted, traffic.offered - traffic.dropped - traffic.quota_dropped);
 }
