@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state that a controller keeps across restarts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DurableState {
     /// The epoch. It grows with every start, and beyond every epoch that a child has seen.
     pub epoch: Epoch,
@@ -56,7 +57,6 @@ pub struct DurableState {
     pub loss: Option<String>,
     /// The controllers since a start without a state, until aggregators have had the time to show the stages of the lost
     /// one. A start before that asks them again.
-    #[serde(default)]
     pub recovering: Vec<String>,
     /// The stage of each entry of the policy, a bucket or a pattern.
     pub stages: BTreeMap<String, Stage>,
@@ -64,7 +64,8 @@ pub struct DurableState {
     pub history: VecDeque<Change>,
     /// The number of changes ever made.
     pub changes: u64,
-    /// The statistics of each entry's stage at the last save.
+    /// The statistics of each entry's stage at the last save. Those of another build begin anew.
+    #[serde(deserialize_with = "stages::readable")]
     pub stage_stats: BTreeMap<String, SavedStageStats>,
     /// The time of the last tick in seconds since 1970: boosts that end later are still to be judged.
     pub ticked_s: Option<i64>,

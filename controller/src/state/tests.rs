@@ -73,3 +73,16 @@ fn mode_raised_during_a_kill_does_not_survive_it() {
     durable.on_policy(&policy(false, "enforce", false));
     assert_eq!(stage(&durable), Mode::Shadow);
 }
+
+#[test]
+fn stats_of_another_build_begin_anew() {
+    let stats =
+        BTreeMap::from([("api".to_owned(), SavedStageStats { change: 4, ..SavedStageStats::default() })]);
+    let state = DurableState { epoch: Epoch(3), stage_stats: stats, ..DurableState::default() };
+    let mut saved = serde_json::to_value(&state).unwrap();
+    assert_eq!(serde_json::from_value::<DurableState>(saved.clone()).unwrap(), state);
+    saved["stage_stats"]["api"] =
+        serde_json::json!({ "change": 4, "cycles": 22, "tick_ms": 500, "slots": [] });
+    let read: DurableState = serde_json::from_value(saved).unwrap();
+    assert_eq!(read, DurableState { epoch: Epoch(3), ..DurableState::default() });
+}

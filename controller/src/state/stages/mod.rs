@@ -7,7 +7,7 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::rollout::gates::LatencyBasis;
 use plimsoll_policy::UnixSeconds;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::state::DurableState;
 
@@ -176,6 +176,16 @@ pub struct SavedStageStats {
     /// The lowest limit judged so far in requests/s, of each bucket whose limit moves by itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lowest_limits: BTreeMap<Bucket, Rate>,
+}
+
+/// Reads the statistics whose format this build knows: an upgrade loses evidence at most.
+pub(super) fn readable<'de, D>(from: D) -> Result<BTreeMap<String, SavedStageStats>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let saved = BTreeMap::<String, serde_json::Value>::deserialize(from)?;
+    let read = |(entry, stats)| Some((entry, serde_json::from_value(stats).ok()?));
+    Ok(saved.into_iter().filter_map(read).collect())
 }
 
 impl Cause {

@@ -12,7 +12,7 @@ use crate::state::DurableState;
 /// The first word of the header line.
 const MAGIC: &str = "plimsoll-state";
 /// The version of the format.
-const VERSION: &str = "2";
+const VERSION: &str = "1";
 /// The name of the checksum: XXH3 with 64 bits over the body, as 16 hex digits.
 const CHECKSUM: &str = "xxh3";
 /// The largest state file that is read: far more than a state takes.

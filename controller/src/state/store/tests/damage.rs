@@ -51,7 +51,7 @@ fn whole() -> DurableState {
 
 /// Writes a checksummed file with this body.
 fn with_checksum(body: &[u8]) -> Vec<u8> {
-    let header = format!("plimsoll-state 2 xxh3 {:016x}\n", xxh3_64(body));
+    let header = format!("plimsoll-state 1 xxh3 {:016x}\n", xxh3_64(body));
     [header.as_bytes(), body].concat()
 }
 
@@ -94,7 +94,7 @@ fn damage(bytes: &mut Vec<u8>, draws: &mut Draws) -> &'static str {
         }
         7 => {
             let line = bytes.iter().position(|byte| *byte == b'\n').unwrap();
-            let version = format!("plimsoll-state {} xxh3 ", 3 + draws.below(9));
+            let version = format!("plimsoll-state {} xxh3 ", 2 + draws.below(9));
             bytes.splice(..line - 16, version.into_bytes());
             "version"
         }
@@ -199,8 +199,8 @@ fn another_version_is_told_from_damage() {
     let directory = tempfile::tempdir().unwrap();
     let good = String::from_utf8(file::encode(&whole()).unwrap()).unwrap();
     for (text, reason) in [
-        (good.replacen(" 2 ", " 1 ", 1), "its format is version 1, and this build reads version 2"),
-        (good.replacen(" 2 ", " x ", 1), "its header is damaged"),
+        (good.replacen(" 1 ", " 2 ", 1), "its format is version 2, and this build reads version 1"),
+        (good.replacen(" 1 ", " x ", 1), "its header is damaged"),
         (good.replacen("\"epoch\":9", "\"epoch\":8", 1), "it is damaged: its checksum is wrong"),
         (
             String::from_utf8(with_checksum(b"{\"epoch\":9}")).unwrap(),

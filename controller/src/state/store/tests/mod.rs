@@ -56,7 +56,7 @@ fn crash_before_the_rename_keeps_the_state_saved_before() {
     let (store, _) = open(directory.path());
     store.save(&state(9)).unwrap();
     drop(store);
-    fs::write(directory.path().join("controller.state.new"), "plimsoll-state 2 xx").unwrap();
+    fs::write(directory.path().join("controller.state.new"), "plimsoll-state 1 xx").unwrap();
     let (store, opened) = open(directory.path());
     assert_eq!(opened, Opened { durable: state(9), loss: None });
     store.save(&state(10)).unwrap();
