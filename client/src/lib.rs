@@ -51,6 +51,7 @@ mod hot;
 #[allow(missing_docs)]
 pub mod internals;
 mod limiter;
+mod lock;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;

@@ -20,7 +20,6 @@ const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Saves the directives of `subscription` in a file.
-#[derive(Debug)]
 pub(super) struct CacheWriter<'a> {
     pub(super) file: &'a CacheFile,
     pub(super) subscription: &'a Shared<Subscription>,
@@ -57,7 +56,8 @@ impl CacheWriter<'_> {
         match spawn_blocking(move || file.write(snapshot)).await {
             Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.on_saved(version)),
             Ok(Err(error)) if self.failures.fetch_add(1, Ordering::Relaxed) == 0 => {
-                tracing::warn!(%error, "directive cache not written; later failures are logged at debug level");
+                let path = self.file.path.display();
+                tracing::warn!(%path, %error, "directive cache not written; later failures are logged at debug level");
             }
             Ok(Err(error)) => tracing::debug!(%error, "directive cache not written"),
             // The runtime is shutting down.

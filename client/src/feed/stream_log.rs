@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     /// Keeps the levels of all events.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Default)]
     struct Levels(Arc<Mutex<Vec<Level>>>);
 
     impl Levels {

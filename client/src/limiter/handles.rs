@@ -38,7 +38,6 @@ impl fmt::Debug for BucketHandle {
 
 impl BucketHandle {
     /// Returns the name of the bucket.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.table.responses.name(self.place.bucket).unwrap_or_default()
     }

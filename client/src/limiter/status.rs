@@ -12,7 +12,6 @@ use serde::Serialize;
 use super::Limiter;
 use crate::FeedState;
 use crate::feed::Control;
-use crate::limiter::layered::Store;
 use crate::subscription::Subscription;
 
 /// The state of a limiter at one moment, to be served as JSON.
@@ -90,7 +89,6 @@ impl Limiter {
     /// assert_eq!(limiter.status().buckets["checkout"].mode, "unknown");
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn status(&self) -> Status {
         let problems = self.setup_problems().into_iter().map(|problem| ProblemStatus {
             problem: problem.kind(),
@@ -98,7 +96,7 @@ impl Limiter {
             text: problem.to_string(),
         });
         let problems = problems.collect();
-        let is_up = self.table.layered.store().map(Store::is_up);
+        let is_up = self.table.layered.store().map(|store| store.is_up());
         let quota_store = is_up.map(|is_up| if is_up { "up" } else { "down" });
         match &self.control {
             Some(control) => Status { problems, quota_store, ..self.of_control(control) },

@@ -105,7 +105,6 @@ impl PlimsollLayer {
     /// # drop(server);
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn either_body(self) -> PlimsollLayer<EitherBody> {
         PlimsollLayer { decider: self.decider, format: self.format, body: PhantomData }
     }

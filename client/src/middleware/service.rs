@@ -200,7 +200,6 @@ where
 }
 
 /// The timer of an admitted request. Dropping it before the response records that the caller cancelled the request.
-#[derive(Debug)]
 struct Timing {
     recorder: Recorder,
     started: Instant,

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_core::report::Side;
 
 /// The side of each key, by id.
-#[derive(Debug)]
 pub(super) struct KeySides(Box<[AtomicBool]>);
 
 impl KeySides {

@@ -23,7 +23,7 @@ use plimsoll_core::report::Side;
 use plimsoll_core::stats::metrics::Durations;
 use plimsoll_core::stats::{BINS, Histogram};
 
-use blocks::{Blocks, STATUSES};
+use blocks::{Block, Blocks, STATUSES};
 use events::EventGate;
 use grpc::LABELS;
 use key_sides::KeySides;
@@ -47,10 +47,9 @@ pub(crate) enum Ending {
 }
 
 /// The responses of all buckets of a limiter.
-#[derive(Debug)]
 pub(crate) struct Responses {
     /// The number of the limiter in this process, for [`Recorder`]s.
-    limiter: u64,
+    pub(crate) limiter: u64,
     /// The number of threads with counters of their own.
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
@@ -76,7 +75,7 @@ struct OfBucket {
 }
 
 /// The counters up to the last report.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Reported {
     bins: Vec<u64>,
     failed: u64,
@@ -122,11 +121,6 @@ impl Responses {
         if let Some(bucket) = self.buckets.get(bucket) {
             bucket.cohort.store(cohort.to_bits(), Ordering::Relaxed);
         }
-    }
-
-    /// Returns the number of the limiter in this process.
-    pub(crate) const fn limiter(&self) -> u64 {
-        self.limiter
     }
 
     /// Records that a request passed two layers for a bucket. Returns true for the first of each bucket.
@@ -175,36 +169,16 @@ impl Responses {
         }
     }
 
-    /// Records the duration of an admitted request, and its end unless only the body will show it. Allocates
-    /// with the first response of a bucket only.
-    pub(crate) fn ended(&self, bucket: usize, cohort: Cohort, took: Duration, ending: Option<Ending>) {
-        if let Some(blocks) = self.blocks(bucket) {
-            let block = blocks.of_current_thread(cohort);
-            block.add_duration(took);
-            ending.into_iter().for_each(|ending| block.count(ending));
-        }
-    }
-
-    /// Records an end alone, that of a body.
-    pub(crate) fn count(&self, bucket: usize, cohort: Cohort, ending: Ending) {
-        if let Some(blocks) = self.blocks(bucket) {
-            blocks.of_current_thread(cohort).count(ending);
-        }
-    }
-
-    /// Records a refusal. Its duration is not recorded, because it does not measure the service; for the same reason it
-    /// is no failure, whatever its status.
-    pub(crate) fn refused(&self, bucket: usize, cohort: Cohort, ending: Ending) {
-        if let Some(blocks) = self.blocks(bucket) {
-            blocks.of_current_thread(cohort).count_refusal(ending);
-        }
-    }
-
     /// Returns the refusals of a bucket since its last event, without the present one, if an event is due. `now` is
     /// the time since any fixed moment.
     pub(crate) fn event(&self, bucket: usize, now: Duration) -> Option<u64> {
         let bucket = self.buckets.get(bucket)?;
         bucket.events.pass(now, || bucket.blocks.get().map(Blocks::refusals))
+    }
+
+    /// Returns the counters of a response on this thread. Allocates with the first response of a bucket only.
+    fn block(&self, of: Recorder) -> Option<Block<'_>> {
+        Some(self.blocks(of.bucket as usize)?.of_current_thread(of.cohort))
     }
 
     /// Returns the counters of a bucket, allocated with the first call.

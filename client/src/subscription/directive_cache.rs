@@ -20,7 +20,7 @@ pub(crate) struct Version {
 }
 
 /// The directives that apply, from whichever aggregator they came.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct DirectiveCache {
     board: Board,
     /// The controller that leads, of all messages received.

@@ -14,7 +14,7 @@ use crate::responses::{Reported, Snapshot};
 const SIDES: [Side; 2] = [Side::Control, Side::Canary];
 
 /// Counts and responses that were not reported as evidence yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct EvidenceCollector {
     /// By the id of a bucket's default key: the decisions, by the side of their key.
     counts: Vec<BySide>,
@@ -27,14 +27,14 @@ pub(super) struct EvidenceCollector {
 }
 
 /// Decisions by the side of their key; of an instance that is on one side as a whole, all on the control side.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 struct BySide {
     control: Counts,
     canary: Counts,
 }
 
 /// The responses of one bucket in one cohort, for metrics.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct BucketResponses {
     pub(crate) bucket: Bucket,
     /// The label of the cohort; empty outside of canary.

@@ -65,7 +65,7 @@ impl Subscription {
     /// Records that the stream to an aggregator has ended.
     pub(crate) fn on_lost(&mut self, id: EndpointId, now: MonoTime) {
         if let Some(routing) = &mut self.routing {
-            routing.assignment.on_lost(now, id);
+            routing.assignment.liveness.on_lost(now, id);
         }
     }
 
@@ -130,13 +130,16 @@ impl Subscription {
         report
     }
 
+    /// Returns true if an aggregator owns a bucket, as the only one owns all.
+    fn owns(&self, id: EndpointId, bucket: usize) -> bool {
+        self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(bucket) == Some(id))
+    }
+
     /// Returns the buckets of an aggregator whose directed mode is carried out only in part, because of a kill that
     /// the decision did not know.
     fn unapplied(&self, id: EndpointId) -> BTreeSet<Bucket> {
         let is_unapplied = |(at, bucket): &(usize, &Bucket)| {
-            let is_owner =
-                self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(*at) == Some(id));
-            let terms = self.directives.get(bucket).filter(|_| is_owner).map(Posted::terms);
+            let terms = self.directives.get(bucket).filter(|_| self.owns(id, *at)).map(Posted::terms);
             terms.is_some_and(|terms| self.enforcement.mode(bucket, terms) < terms.mode)
         };
         let buckets = self.buckets.iter().enumerate().filter(is_unapplied);
@@ -157,7 +160,7 @@ impl Subscription {
     fn report_evidence(&mut self, id: EndpointId, report: &mut Report) {
         let mut collected = Evidence::default();
         for (at, bucket) in self.buckets.iter().enumerate() {
-            if self.routing.as_ref().is_some_and(|routing| routing.assignment.owner(at) != Some(id)) {
+            if !self.owns(id, at) {
                 continue;
             }
             let posted = self.directives.get(bucket);
@@ -202,7 +205,7 @@ impl Subscription {
             self.rejected += 1;
         }
         if let (Some(routing), Some(_)) = (&mut self.routing, message.parent) {
-            routing.assignment.on_live(now, id);
+            routing.assignment.liveness.on_live(now, id);
         }
         let mut changed = BTreeSet::new();
         if accepted.is_ok() {
@@ -229,9 +232,7 @@ impl Subscription {
         for (key, (_, standing)) in keys.into_iter().zip(standings) {
             let Some(key) = key.filter(|key| (*key as usize) < self.registry.keys().len()) else { continue };
             let at = self.table.keys.owner_of(key) as usize;
-            let is_owner =
-                self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id));
-            let Some(bucket) = self.buckets.get(at).filter(|_| is_owner) else { continue };
+            let Some(bucket) = self.buckets.get(at).filter(|_| self.owns(id, at)) else { continue };
             let posted = self.directives.get(bucket);
             let (enforcement, registry) = (&self.enforcement, &self.registry);
             let published = Published { id: at, bucket, posted, enforcement, registry };
@@ -242,10 +243,7 @@ impl Subscription {
     /// Returns the names that are held as established, for an aggregator that owns their buckets and may have
     /// restarted: those with the most requests.
     fn established(&self, id: EndpointId) -> BTreeSet<Key> {
-        let is_owned = |key: u32| {
-            let at = self.table.keys.owner_of(key) as usize;
-            self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id))
-        };
+        let is_owned = |key: u32| self.owns(id, self.table.keys.owner_of(key) as usize);
         let keys = (0..self.registry.keys().len() as u32)
             .filter(|key| self.publisher.names.of(*key).established && is_owned(*key));
         let mut keys: Vec<(u64, u32)> =
@@ -258,7 +256,7 @@ impl Subscription {
     /// Adds tokens that an aggregator grants, if that is the owner of the bucket.
     fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: Tokens) {
         let Some(at) = self.buckets.iter().position(|known| known == bucket) else { return };
-        if self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id)) {
+        if self.owns(id, at) {
             self.publisher.guards.grant(&self.table, at as u32, tokens);
         }
     }

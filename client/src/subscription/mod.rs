@@ -56,7 +56,6 @@ use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 ///
 /// The [`Feed`](crate::Feed) carries its messages over a stream. A caller that carries them in some other way
 /// gets one from [`Limiter::without_transport`](crate::Limiter::without_transport).
-#[derive(Debug)]
 pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
@@ -80,6 +79,12 @@ pub struct Subscription {
 }
 
 // === Set-up ===
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
 
 impl Subscription {
     pub(crate) fn new(identity: Identity, table: Arc<Table>) -> Self {

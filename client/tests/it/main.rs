@@ -15,8 +15,6 @@ mod flood;
 #[cfg(test)]
 mod hot_path;
 #[cfg(test)]
-mod layers;
-#[cfg(test)]
 mod lifecycle;
 #[cfg(test)]
 mod nested;

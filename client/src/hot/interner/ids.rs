@@ -17,7 +17,6 @@ pub(super) enum State {
 }
 
 /// Every id that was ever assigned. All room is allocated at the start.
-#[derive(Debug)]
 pub(super) struct Ids {
     max: u32,
     /// By id.
@@ -42,13 +41,6 @@ impl Ids {
             log: Log::new(room),
             spare: Some(Log::new(room)),
         }
-    }
-
-    /// Returns the bytes for `max` ids.
-    #[cfg(test)]
-    #[cfg(not(feature = "loom"))]
-    pub(super) fn bytes_for(max: usize) -> usize {
-        max * (size_of::<State>() + size_of::<bool>() + size_of::<u32>()) + 2 * Log::bytes_for(max)
     }
 
     /// Returns the state of an id; `None` if it was never assigned.

@@ -28,7 +28,6 @@ const FINGERPRINT: u64 = 4 | LIVE;
 type Slot = [AtomicU64; 2];
 
 /// The slots of an interner. A slot is 16 bytes: four of them share a cache line.
-#[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     /// The largest distance of a name from its home, at which a probe for an absent name ends once all slots

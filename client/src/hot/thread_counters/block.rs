@@ -52,7 +52,7 @@ pub(crate) struct Counters {
 
 /// The counters of one slot. Either one thread owns them and updates them with a load and a store, or all
 /// threads without a slot share them and need read-modify-write operations.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct CounterBlock<'a> {
     counters: &'a Counters,
     /// The place of the first key.
@@ -62,11 +62,11 @@ pub(crate) struct CounterBlock<'a> {
 
 /// The often touched counters of one key, for the thread that owns them: no other thread writes between its
 /// loads and stores.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct CounterRow<'a>(&'a OftenCounters);
 
 /// The coin and the tokens of one key, for the thread that owns them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct KeyState<'a>(&'a StateWords);
 
 impl CounterRow<'_> {
@@ -181,13 +181,10 @@ impl<'a> CounterBlock<'a> {
     /// request is still refused with the ratio's probability, but the two decisions are correlated.
     #[inline]
     pub(crate) fn with_coin<R>(self, key: u32, f: impl FnOnce(&mut Dither) -> R) -> R {
-        let Some([word, _]) = self.counters.states.get(self.place(key)) else {
-            return f(&mut Dither::default());
-        };
-        let mut state = Dither::from_bits(word.load(Ordering::Relaxed));
-        let result = f(&mut state);
-        word.store(state.to_bits(), Ordering::Relaxed);
-        result
+        match self.counters.states.get(self.place(key)) {
+            Some(state) => KeyState(state).with_coin(f),
+            None => f(&mut Dither::default()),
+        }
     }
 
     /// Returns the token batch of a key.

@@ -86,19 +86,6 @@ fn empty_guard_is_exhausted_only_without_headroom() {
 }
 
 #[test]
-fn several_keys_share_one_draw() {
-    let limiter = limiter();
-    let lenient = direct(&limiter, "lenient", word(0.2).enforced(true));
-    let middling = direct(&limiter, "middling", word(0.6).enforced(true));
-    let refused = (0..10_000).filter(|_| !admits_all(&limiter, &[(&lenient, "a"), (&middling, "b")])).count();
-    assert!(
-        (5_750..6_250).contains(&refused),
-        "{refused}: one draw for both, not one each (which would be 6,800)"
-    );
-    assert_eq!(counts(&lenient, "a"), counts(&middling, "b"));
-}
-
-#[test]
 fn peek_changes_nothing() {
     let limiter = limiter();
     let bucket = direct(&limiter, "b", word(0.25).enforced(true).guarded(true));

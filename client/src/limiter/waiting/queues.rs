@@ -34,7 +34,6 @@ struct Queue {
 }
 
 /// A place in the queue of a key.
-#[derive(Debug)]
 pub(super) struct Ticket {
     key: u32,
     number: u64,
@@ -54,6 +53,10 @@ pub(super) enum Turn {
 }
 
 impl Queues {
+    pub(super) const fn waiters(&self) -> usize {
+        self.waiters
+    }
+
     /// Takes the last place of a key's queue; `None` if there are too many waiters.
     pub(super) fn enter(&mut self, key: u32) -> Option<Ticket> {
         if self.waiters >= WAITERS_MAX {

@@ -25,7 +25,7 @@ struct Place<'a> {
 }
 
 /// Waits until a request of a key is admitted by coin and guard, at most for `time`, and then for its quotas.
-pub(in crate::limiter) async fn wait(
+pub(crate) async fn wait(
     limiter: &Limiter,
     key: &KeyHandle,
     request: &Request<'_>,
@@ -60,7 +60,7 @@ pub(in crate::limiter) async fn wait(
             Next::Look(then) => Some(then.min(deadline)),
             Next::Behind => None,
         };
-        place.begin_to_wait();
+        place.has_waited = true;
         match then {
             Some(then) => waiting.sleep_until(then).await,
             None => {
@@ -114,12 +114,6 @@ fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
 }
 
 impl Place<'_> {
-    fn begin_to_wait(&mut self) {
-        if !std::mem::replace(&mut self.has_waited, true) {
-            self.waiting.begun.fetch_add(1, Ordering::Release);
-        }
-    }
-
     /// Counts the result of a wait that has been counted as one.
     fn end(&self, verdict: Verdict) {
         if self.has_waited {
@@ -133,9 +127,6 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.waiting.queues().leave(&self.ticket);
-        if self.has_waited {
-            self.waiting.ended.fetch_add(1, Ordering::Release);
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::hot::table::Table;
 use crate::subscription::enforcement::{Division, Stance};
 
 /// The buckets whose canary is divided by key, by id; none where each is on one side with the whole instance.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Divisions {
     /// The cohort by which the sides of the keys are published.
     cohorts: HashMap<usize, Cohort>,

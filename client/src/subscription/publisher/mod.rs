@@ -27,7 +27,7 @@ use names::Names;
 use waits::Waits;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Publisher {
     pub(super) guards: Guards,
     /// By bucket: the keys with a directive word of their own, sorted.

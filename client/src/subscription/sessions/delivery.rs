@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 const REPORTS_MAX: usize = 64;
 
 /// The decisions in reports that the aggregator has not acknowledged yet, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Delivery {
     /// By report of the present stream.
     sent: VecDeque<(u64, u64)>,

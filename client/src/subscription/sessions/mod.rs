@@ -22,7 +22,7 @@ pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
 pub(super) const ONLY: EndpointId = EndpointId(0);
 
 /// All sessions, by aggregator.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Sessions {
     sessions: BTreeMap<EndpointId, Session>,
     /// The decisions that aggregators whose session has ended acknowledged.

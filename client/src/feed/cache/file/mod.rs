@@ -2,21 +2,22 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::directive::{BucketDirective, Directives};
 use plimsoll_host::{atomic_file, regular_file};
 
 use super::snapshot::{self, Owner};
+use crate::lock::lock;
 
 /// The largest file that is written or read, in bytes.
 pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The place of a cache file, and the service and zone whose directives it holds.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CacheFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     owner: Owner,
     /// Held during a write: an orderly stop may come in the middle of one.
     writing: Arc<Mutex<()>>,
@@ -32,22 +33,6 @@ pub(crate) enum Restored {
     Directives(Duration),
     /// A file that was not restored, with the reason in one word.
     Rejected(&'static str),
-}
-
-/// A failure to save directives.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CacheFileError {
-    /// The system failed to write the file.
-    #[error("cannot write {path}: {source}", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The directives are larger than the largest file.
-    #[error("the directives take more than {BYTES_MAX} bytes")]
-    TooLarge,
 }
 
 impl CacheFile {
@@ -79,8 +64,8 @@ impl CacheFile {
 
     /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a reader finds either the new file or the
     /// former one, whole. Blocks.
-    pub(crate) fn write(&self, mut directives: Directives) -> Result<(), CacheFileError> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn write(&self, mut directives: Directives) -> io::Result<()> {
+        let _alone = lock(&self.writing);
         let now = now_since_1970();
         let mut bytes = snapshot::write(directives.clone(), &self.owner, now);
         if bytes.len() > BYTES_MAX {
@@ -90,10 +75,9 @@ impl CacheFile {
             bytes = snapshot::write(directives, &self.owner, now);
         }
         if bytes.len() > BYTES_MAX {
-            return Err(CacheFileError::TooLarge);
+            return Err(io::Error::other(format!("the directives take more than {BYTES_MAX} bytes")));
         }
         atomic_file::replace(&self.path, &bytes)
-            .map_err(|source| CacheFileError::Write { path: self.path.clone(), source })
     }
 }
 

@@ -89,13 +89,13 @@ fn something_else_in_the_place_of_the_file_is_rejected_and_replaced() {
 fn failed_write_leaves_the_former_file() {
     let directory = tempfile::tempdir().unwrap();
     let lost = cache_file(&directory.path().join("not/there"));
-    assert!(matches!(lost.write(directives(1)), Err(CacheFileError::Write { .. })));
+    assert!(lost.write(directives(1)).is_err());
     let cache_file = cache_file(directory.path());
     cache_file.write(directives(1)).unwrap();
     // No file can be renamed over a directory that is not empty.
     fs::remove_file(&cache_file.path).unwrap();
     fs::create_dir_all(cache_file.path.join("full")).unwrap();
-    assert!(matches!(cache_file.write(directives(2)), Err(CacheFileError::Write { .. })));
+    assert!(cache_file.write(directives(2)).is_err());
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "the unfinished file is removed");
 }
 

@@ -35,7 +35,6 @@ pub(crate) enum Outcome {
 }
 
 /// The reaction to a request that has to ask the store.
-#[derive(Debug)]
 pub(crate) enum Joined<W> {
     /// A call to make on behalf of this request, and of those that join it.
     Call(Demand),
@@ -46,7 +45,6 @@ pub(crate) enum Joined<W> {
 }
 
 /// The consequences of an answer.
-#[derive(Debug)]
 pub(crate) struct Landed<W> {
     pub(crate) settled: SmallVec<[(W, Outcome); 4]>,
     /// The next call, for the requests that still wait.

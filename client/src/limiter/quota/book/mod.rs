@@ -8,15 +8,15 @@ pub(super) use holding::{Joined, Outcome, Waiter};
 pub(super) use lease::lease_ends;
 
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quota::{Quota, QuotaKey};
 
+use crate::lock::lock;
 use holding::Holding;
 
 /// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a bounded
@@ -73,7 +73,7 @@ pub(crate) struct Reply {
 }
 
 /// The identity of a token bucket: the quota by name and rate, and the tenant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct BucketId<'a> {
     pub(super) quota: &'a Arc<Quota>,
     tenant: &'a str,
@@ -94,10 +94,14 @@ impl BucketId<'_> {
 
     /// Returns true for the same token bucket.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.hash == other.hash
-            && self.tenant == other.tenant
-            && self.quota.rate == other.quota.rate
-            && self.quota.name == other.quota.name
+        self.is(other.hash, other.quota, other.tenant)
+    }
+
+    fn is(&self, hash: u64, quota: &Quota, tenant: &str) -> bool {
+        self.hash == hash
+            && self.tenant == tenant
+            && self.quota.rate == quota.rate
+            && self.quota.name == quota.name
     }
 }
 
@@ -120,8 +124,7 @@ struct Shard<W> {
 #[derive(Debug)]
 struct Kept<W> {
     hash: u64,
-    quota: Arc<Quota>,
-    tenant: Box<str>,
+    key: Key,
     holding: Holding<W>,
 }
 
@@ -161,34 +164,21 @@ impl<W: Waiter> Book<W> {
         f: impl FnOnce(&mut Holding<W>) -> T,
     ) -> Option<T> {
         let mut shard = self.lock(id.hash);
-        if let Some(kept) = shard.table.find_mut(id.hash, |kept| kept.is(id)) {
-            return Some(f(&mut kept.holding));
-        }
-        if shard.table.len() >= (self.keys_max / SHARDS).max(1) && !shard.sweep(now) {
+        let is_full = shard.table.len() >= (self.keys_max / SHARDS).max(1);
+        if is_full && shard.table.find(id.hash, |kept| kept.is(id)).is_none() && !shard.sweep(now) {
             return None;
         }
+        let kept = || Kept { hash: id.hash, key: id.key(), holding: Holding::new(self.patience) };
         let entry = shard.table.entry(id.hash, |kept| kept.is(id), |kept| kept.hash);
-        let mut entry = match entry {
-            Entry::Occupied(entry) => entry,
-            Entry::Vacant(entry) => entry.insert(Kept {
-                hash: id.hash,
-                quota: Arc::clone(id.quota),
-                tenant: id.tenant.into(),
-                holding: Holding::new(self.patience),
-            }),
-        };
-        Some(f(&mut entry.get_mut().holding))
+        Some(f(&mut entry.or_insert_with(kept).into_mut().holding))
     }
 
     /// Takes all leases.
     pub(super) fn drain(&self) -> Vec<(Key, Tokens)> {
         let mut leases = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = shard.table.iter_mut().map(|kept| {
-                let key = Key { quota: Arc::clone(&kept.quota), tenant: (&*kept.tenant).into() };
-                (key, kept.holding.drain())
-            });
+            let mut shard = lock(shard);
+            let held = shard.table.iter_mut().map(|kept| (kept.key.clone(), kept.holding.drain()));
             leases.extend(held.filter(|(_, tokens)| tokens.count > 0));
         }
         leases
@@ -197,7 +187,7 @@ impl<W: Waiter> Book<W> {
     /// Returns the number of keys, and the tokens of their leases.
     pub(super) fn held(&self) -> (usize, u64) {
         let shards = self.shards.iter().map(|shard| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = lock(shard);
             let leased =
                 shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.leased()));
             (shard.table.len(), leased)
@@ -209,7 +199,7 @@ impl<W: Waiter> Book<W> {
         // The table uses the low bits and the highest seven.
         let at = (hash >> 32) as usize % SHARDS;
         debug_assert_eq!(self.shards.len(), SHARDS);
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[at])
     }
 }
 
@@ -228,9 +218,6 @@ impl<W: Waiter> Shard<W> {
 
 impl<W> Kept<W> {
     fn is(&self, id: &BucketId<'_>) -> bool {
-        self.hash == id.hash
-            && &*self.tenant == id.tenant
-            && self.quota.rate == id.quota.rate
-            && self.quota.name == id.quota.name
+        id.is(self.hash, &self.key.quota, &self.key.tenant)
     }
 }

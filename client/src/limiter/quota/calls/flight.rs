@@ -8,7 +8,6 @@ use crate::limiter::quota::held::{Held, Settled};
 use crate::limiter::quota::store::Ask;
 
 /// The call of one key, for all requests that wait for it. Dropped before its end, it ends their wait.
-#[derive(Debug)]
 pub(super) struct Flight {
     shared: Arc<Shared>,
     key: Key,

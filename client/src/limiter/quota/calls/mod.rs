@@ -7,7 +7,7 @@ mod prober;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
@@ -19,8 +19,9 @@ use super::book::holding::Holding;
 use super::book::{Book, Demand, KEYS_MAX, Key, Reply, Tokens};
 use super::figures::{Figures, StoreCounters};
 use super::held::Waits;
-use super::store::{Ask, CONNECT_MAX, Failure, LATE_MAX, Store};
+use super::store::{Ask, Failure, LATE_MAX, Store};
 use super::taking::WAITING_MAX;
+use crate::lock::lock;
 use breaker::Breaker;
 use flight::Flight;
 use prober::Prober;
@@ -193,7 +194,7 @@ impl Shared {
             });
             return;
         }
-        let waiting = || self.gives_waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = || lock(&self.gives_waiting);
         if waiting().len() >= GIVES_MAX {
             return self.lost(&ask);
         }
@@ -206,7 +207,7 @@ impl Shared {
 
     /// Gives what has waited for a breaker to close.
     fn give_waiting(self: &Arc<Self>) {
-        let waiting = std::mem::take(&mut *self.gives_waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *lock(&self.gives_waiting));
         waiting.into_iter().for_each(|(ask, ends)| self.give_when_closed(ask, ends));
     }
 
@@ -232,19 +233,11 @@ impl Shared {
         let Ok(runtime) = Handle::try_current() else { return };
         let shared = Arc::clone(self);
         runtime.spawn(async move {
-            let Some(ask) = Ask::of_nothing() else { return };
-            let asked = async {
-                shared.store.connect().await?;
-                shared.store.probe(&ask).await
-            };
-            let failure = match timeout(CONNECT_MAX * 2, asked).await {
-                Ok(Ok(())) => return,
-                Ok(Err(failure)) => failure,
-                Err(_) => Failure::Timeout,
-            };
-            let is_opened = shared.breaker().open(shared.now(), jitter());
-            if is_opened {
-                shared.opened(failure);
+            if let Err(failure) = shared.store.greet().await {
+                let is_opened = shared.breaker().open(shared.now(), jitter());
+                if is_opened {
+                    shared.opened(failure);
+                }
             }
         });
     }
@@ -324,7 +317,7 @@ impl Shared {
     }
 
     fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.breaker)
     }
 }
 

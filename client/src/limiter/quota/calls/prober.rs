@@ -6,10 +6,8 @@ use std::sync::atomic::Ordering;
 use tokio::time::timeout;
 
 use super::{Shared, jitter};
-use crate::limiter::quota::store::{Ask, CONNECT_MAX};
 
 /// The task that waits for a store to answer again. Dropped with its runtime, it lets another begin.
-#[derive(Debug)]
 pub(super) struct Prober {
     pub(super) shared: Arc<Shared>,
     /// The error that is in the log.
@@ -51,15 +49,7 @@ impl Prober {
     /// Returns true if the store answers within the deadline of requests, once it is connected.
     async fn is_answered(&self) -> bool {
         let store = &self.shared.store;
-        let Some(ask) = Ask::of_nothing() else { return false };
-        let connected = async {
-            store.connect().await?;
-            store.probe(&ask).await
-        };
-        if !matches!(timeout(CONNECT_MAX * 2, connected).await, Ok(Ok(()))) {
-            return false;
-        }
-        matches!(timeout(self.shared.timeout, store.probe(&ask)).await, Ok(Ok(())))
+        store.greet().await.is_ok() && matches!(timeout(self.shared.timeout, store.probe()).await, Ok(Ok(())))
     }
 }
 

@@ -12,7 +12,7 @@ const GIVE: &str = include_str!("give.lua");
 
 /// The commands that a store understands.
 #[derive(Debug)]
-pub(in super::super) enum Dialect {
+pub(crate) enum Dialect {
     /// A quota server of Plimsoll.
     Server,
     /// Redis, by scripts.

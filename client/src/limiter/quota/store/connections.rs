@@ -1,7 +1,7 @@
 //! The connections to a store: a few, each shared by all requests, made when they are needed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -15,13 +15,14 @@ use redis::{
 use super::Failure;
 use super::hint::hint;
 use crate::limiter::quota::config::{QuotaStore, QuotaStoreError, StoreKind};
+use crate::lock::lock;
 
 /// The connections to one server. Redis Cluster has this number to each node.
 const CONNECTIONS: usize = 2;
 /// The time to connect, at most.
-pub(in super::super) const CONNECT_MAX: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// The time that a connection waits for a reply which no request waits for any more.
-pub(in super::super) const LATE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const LATE_MAX: Duration = Duration::from_secs(2);
 /// The characters of an error that are kept for the log.
 const FAULT_CHARS_MAX: usize = 200;
 /// The retries of Redis Cluster, for keys that have moved.
@@ -29,7 +30,7 @@ const CLUSTER_RETRIES: u32 = 2;
 
 /// The connections to one store.
 #[derive(Debug)]
-pub(in super::super) struct Connections {
+pub(crate) struct Connections {
     config: QuotaStore,
     slots: [Slot; CONNECTIONS],
     next: AtomicUsize,
@@ -119,13 +120,13 @@ impl Connections {
     }
 
     fn last_fault(&self) -> MutexGuard<'_, Option<String>> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.fault)
     }
 
     /// Closes all connections.
     pub(super) fn close(&self) {
         for slot in &self.slots {
-            *slot.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *lock(&slot.open) = None;
         }
     }
 }
@@ -142,26 +143,20 @@ impl Slot {
         let connection = connect(config).await?;
         *made += 1;
         let open = (*made, connection);
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
+        *lock(&self.open) = Some(open.clone());
         Ok(open)
     }
 
     fn opened(&self) -> Option<(u64, Connection)> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.open).clone()
     }
 
     /// Closes this connection, unless another has taken its place.
     fn close(&self, number: u64) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if open.as_ref().is_some_and(|(known, _)| *known == number) {
             *open = None;
         }
-    }
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("is_open", &self.opened().is_some()).finish_non_exhaustive()
     }
 }
 
