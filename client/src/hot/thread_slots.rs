@@ -113,7 +113,6 @@ impl ThreadSlots {
 #[cfg(not(feature = "loom"))]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
 
     #[test]
     fn lowest_free_slot_is_taken_and_reused_after_release() {

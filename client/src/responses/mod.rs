@@ -5,7 +5,6 @@ mod blocks;
 mod cohort;
 mod events;
 mod grpc;
-mod key_sides;
 mod recorder;
 #[cfg(test)]
 mod tests;
@@ -26,7 +25,6 @@ use plimsoll_core::stats::{BINS, Histogram};
 use blocks::{Block, Blocks, STATUSES};
 use events::EventGate;
 use grpc::LABELS;
-use key_sides::KeySides;
 
 /// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -54,7 +52,7 @@ pub(crate) struct Responses {
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
     /// The sides of keys, where a canary is divided by key.
-    key_sides: OnceLock<KeySides>,
+    key_sides: OnceLock<Box<[AtomicBool]>>,
     /// True after a request passed two layers for one bucket.
     is_stacked: AtomicBool,
 }
@@ -102,18 +100,23 @@ impl Responses {
 
     /// Divides the cohorts of all buckets by key, of which there are at most `keys_max`.
     pub(crate) fn divide_by_key(&self, keys_max: usize) {
-        self.key_sides.get_or_init(|| KeySides::new(keys_max));
+        self.key_sides.get_or_init(|| (0..keys_max).map(|_| AtomicBool::new(false)).collect());
     }
 
     /// Sets the side of a key, where cohorts are divided by key.
     pub(crate) fn set_side(&self, key: u32, side: Side) {
-        self.key_sides.get().into_iter().for_each(|sides| sides.set(key, side));
+        if let Some(is_canary) = self.key_sides.get().and_then(|sides| sides.get(key as usize)) {
+            is_canary.store(side == Side::Canary, Ordering::Relaxed);
+        }
     }
 
     /// Returns the side of a key; `None` where the whole instance is on one side.
     #[inline]
     pub(crate) fn side(&self, key: u32) -> Option<Side> {
-        self.key_sides.get().map(|sides| sides.get(key))
+        let is_canary = |is_canary: &AtomicBool| is_canary.load(Ordering::Relaxed);
+        let sides = self.key_sides.get()?;
+        let is_canary = sides.get(key as usize).is_some_and(is_canary);
+        Some(if is_canary { Side::Canary } else { Side::Control })
     }
 
     /// Sets the cohort of this instance in a bucket.

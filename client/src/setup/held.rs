@@ -54,6 +54,14 @@ impl SetupProblems {
         }
     }
 
+    /// Raises the problem of a kind and subject, or ends it.
+    pub(crate) fn set(&self, kind: &'static str, subject: &str, problem: Option<SetupProblem>) {
+        match problem {
+            Some(problem) => self.raise(problem),
+            None => self.clear(kind, subject),
+        }
+    }
+
     /// Ends the problem of a kind and subject.
     pub(crate) fn clear(&self, kind: &'static str, subject: &str) {
         self.inner().held.retain(|held| held.kind() != kind || held.subject() != subject);

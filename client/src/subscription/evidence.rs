@@ -27,11 +27,7 @@ pub(super) struct EvidenceCollector {
 }
 
 /// Decisions by the side of their key; of an instance that is on one side as a whole, all on the control side.
-#[derive(Clone, Copy, Default)]
-struct BySide {
-    control: Counts,
-    canary: Counts,
-}
+type BySide = [Counts; SIDES.len()];
 
 /// The responses of one bucket in one cohort, for metrics.
 #[derive(Clone)]
@@ -40,15 +36,6 @@ pub(crate) struct BucketResponses {
     /// The label of the cohort; empty outside of canary.
     pub(crate) cohort: &'static str,
     pub(crate) responses: Snapshot,
-}
-
-impl BySide {
-    const fn of(&mut self, side: Side) -> &mut Counts {
-        match side {
-            Side::Control => &mut self.control,
-            Side::Canary => &mut self.canary,
-        }
-    }
 }
 
 impl EvidenceCollector {
@@ -67,7 +54,7 @@ impl EvidenceCollector {
         if self.counts.len() <= at {
             self.counts.resize(at + 1, BySide::default());
         }
-        let counts = self.counts[at].of(table.responses.side(key).unwrap_or(Side::Control));
+        let counts = &mut self.counts[at][table.responses.side(key).unwrap_or(Side::Control) as usize];
         *counts = counts.plus(new);
     }
 
@@ -85,7 +72,7 @@ impl EvidenceCollector {
         self.cohorts.resize(self.cohorts.len().max(id + 1), None);
         let before = std::mem::replace(&mut self.cohorts[id], cohort);
         let counts = table.default_key(id as u32).and_then(|key| self.counts.get_mut(key as usize));
-        let mut counts = counts.map(std::mem::take).unwrap_or_default();
+        let counts = counts.map(std::mem::take).unwrap_or_default();
         for side in SIDES {
             let collected = self.responses.entry((id, side)).or_default();
             let (failed, latency) = table.responses.since(id, side, collected);
@@ -95,9 +82,9 @@ impl EvidenceCollector {
                 continue;
             };
             let counts = match division {
-                Division::Whole(own) if own == side => counts.control,
+                Division::Whole(own) if own == side => counts[Side::Control as usize],
                 Division::Whole(_) => continue,
-                Division::ByKey(_) => *counts.of(side),
+                Division::ByKey(_) => counts[side as usize],
             };
             let outcomes = Outcomes {
                 offered: counts.offered,

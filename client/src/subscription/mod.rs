@@ -247,24 +247,20 @@ impl Subscription {
 
     /// Raises the problem of a bucket that no policy names, or ends it.
     fn raise_unlisted(&self, bucket: &Bucket, posted: Option<&Posted>) {
-        let problems = &self.table.problems;
-        match posted.and_then(|posted| posted.terms().unlisted) {
-            Some(unlisted) => problems.raise(SetupProblem::UnknownBucket {
-                bucket: bucket.to_string(),
-                nearest: unlisted.nearest().map(str::to_owned),
-            }),
-            None => problems.clear(SetupProblem::UNKNOWN_BUCKET, bucket.as_str()),
-        }
+        let unlisted = posted.and_then(|posted| posted.terms().unlisted);
+        let problem = unlisted.map(|unlisted| SetupProblem::UnknownBucket {
+            bucket: bucket.to_string(),
+            nearest: unlisted.nearest().map(str::to_owned),
+        });
+        self.table.problems.set(SetupProblem::UNKNOWN_BUCKET, bucket.as_str(), problem);
     }
 
     /// Raises the problem of a bucket with quotas in a limiter without a store, or ends it.
     fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
-        let problems = &self.table.problems;
         let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        match quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none()) {
-            Some(_) => problems.raise(SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() }),
-            None => problems.clear(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str()),
-        }
+        let quotas = quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none());
+        let problem = quotas.map(|_| SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() });
+        self.table.problems.set(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str(), problem);
     }
 
     /// Publishes the directive of a key that has just entered.

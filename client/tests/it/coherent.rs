@@ -114,27 +114,3 @@ async fn two_hops_admit_as_many_as_the_strictest() {
     // And those are half of them: 8 standard deviations of 70.7.
     assert!((9_434..=10_566).contains(&admitted), "{admitted}");
 }
-
-#[tokio::test]
-async fn requests_without_a_trace_are_drawn_at_every_hop() {
-    let admitted = pass_both((0..REQUESTS).map(|_| Request::get("/orders/7").body(()).unwrap())).await;
-    // 0.7 * 0.5, and 8 standard deviations of 67.5; with one draw for both hops it would be 10,000.
-    assert!((6_460..=7_540).contains(&admitted), "{admitted}");
-}
-
-/// The draw key reaches independent limiters over the real protocol.
-#[tokio::test(flavor = "multi_thread")]
-async fn draw_key_of_the_fleet_reaches_every_limiter() {
-    let (one, other) = (Fleet::start(&["b"]).await, Fleet::start(&["b"]).await);
-    let values = Values { ratio: Some(ratio(5)), ..Values::default() };
-    for fleet in [&one, &other] {
-        fleet.direct_values("b", terms(), &[("default", values)]).await;
-    }
-    let key = COHERENCE.draw_key();
-    for id in 1..=1_000 {
-        let trace = TraceId::new(id);
-        let admits = |fleet: &Fleet| fleet.limiter.check(&Asked::new("b", "acme").trace(trace)).is_admit();
-        let due = !coin::refuses(ratio(5), key.draw(trace.unwrap()));
-        assert_eq!((admits(&one), admits(&other)), (due, due), "{id}");
-    }
-}

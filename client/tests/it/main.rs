@@ -5,8 +5,6 @@ mod allocations;
 #[cfg(test)]
 mod coherent;
 #[cfg(test)]
-mod contract;
-#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod exports;

@@ -1,7 +1,6 @@
-//! Tests of the interner: against a model, and between threads.
+//! Tests of the interner, also against a model.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Barrier;
 
 use proptest::prelude::*;
 

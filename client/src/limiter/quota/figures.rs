@@ -21,7 +21,7 @@ const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
 const _: () = assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
 
 /// Counters and the histogram of calls.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Figures {
     granted: AtomicU64,
     refused: AtomicU64,

@@ -37,7 +37,6 @@ impl<'a> Need<'a> {
 }
 
 /// The tokens of one bucket that a request still needs, apart from the request.
-#[derive(Debug)]
 struct Open {
     at: usize,
     cost: u64,
@@ -46,7 +45,6 @@ struct Open {
 }
 
 /// A request on its way: what it has, and what it needs.
-#[derive(Debug)]
 struct Request {
     shared: Arc<Shared>,
     has: Vec<Held>,
@@ -56,7 +54,6 @@ struct Request {
 }
 
 /// Tokens of an allowance, which ends at `ends`.
-#[derive(Debug)]
 struct Allowed {
     key: Key,
     need: u64,

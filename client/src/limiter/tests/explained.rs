@@ -4,7 +4,6 @@ use plimsoll_core::decision::token_bucket::Tokens;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Verdict};
 use plimsoll_core::quantity::{Limit, Rate};
 use proptest::prelude::*;

@@ -49,12 +49,6 @@ fn admits(limiter: &Limiter, bucket: &BucketHandle, tenant: &str, cost: u32) -> 
     limiter.check(&Request::new(bucket, tenant).cost(cost)).is_admit()
 }
 
-/// Decides about a request of several keys.
-fn admits_all(limiter: &Limiter, keys: &[(&BucketHandle, &str)]) -> bool {
-    let requests: Vec<_> = keys.iter().map(|(bucket, tenant)| Request::new(*bucket, tenant)).collect();
-    limiter.check(&Request::all(&requests)).is_admit()
-}
-
 /// Offered, dropped, guard-dropped, would-dropped and would-guard-dropped.
 fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
     let counts = bucket.key(tenant).counts();

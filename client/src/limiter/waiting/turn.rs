@@ -9,7 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 
 use super::Waiting;
 use super::pace::Outlook;
-use super::queues::{Queues, Ticket, Turn as Next};
+use super::queues::{Ticket, Turn as Next};
 use crate::hot::rng::DrawSource;
 use crate::hot::thread_counters::Outcome;
 use crate::limiter::handles::thread_ctx;
@@ -41,7 +41,17 @@ pub(crate) async fn wait(
     loop {
         let now = waiting.now();
         let mut by_quotas = None;
-        let next = step(&mut waiting.queues(), now, &place.ticket, limiter, key, request, &mut by_quotas);
+        // The decision and its consequence for the queue are one step under the lock.
+        let decide = || match limiter.begin(request, true) {
+            Step::Decided(Decided { verdict, quota: None, .. }) => verdict,
+            // Its quotas decide, apart from the queue.
+            step => {
+                by_quotas = Some(step);
+                Verdict::Admit
+            }
+        };
+        let look = || outlook(key, request.cost);
+        let next = waiting.queues().step(now, &place.ticket, request.cost, look, decide);
         let then = match next {
             Next::Decided(verdict) => {
                 place.end(verdict);
@@ -71,27 +81,6 @@ pub(crate) async fn wait(
             }
         }
     }
-}
-
-/// Asks if the time has come. The decision and its consequence for the queue are one step under the lock.
-fn step(
-    queues: &mut Queues,
-    now: MonoTime,
-    ticket: &Ticket,
-    limiter: &Limiter,
-    key: &KeyHandle,
-    request: &Request<'_>,
-    by_quotas: &mut Option<Step>,
-) -> Next {
-    let decide = || match limiter.begin(request, true) {
-        Step::Decided(Decided { verdict, quota: None, .. }) => verdict,
-        // Its quotas decide, apart from the queue.
-        step => {
-            *by_quotas = Some(step);
-            Verdict::Admit
-        }
-    };
-    queues.step(now, ticket, request.cost, || outlook(key, request.cost), decide)
 }
 
 /// Returns what a waiter can see of the key without being counted.

@@ -4,7 +4,6 @@ use plimsoll_core::decision::Reason;
 
 use super::guards::{guard, shared_by};
 use super::*;
-use crate::hot::decision::Part;
 
 impl TestClient {
     /// Sends until a request is refused; returns the reason.

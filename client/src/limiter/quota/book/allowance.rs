@@ -11,7 +11,7 @@ use super::Reply;
 ///
 /// The part of an instance is its share of the tokens that all instances have taken since the refill. The parts of all
 /// instances together are about one, and no instance needs to know the others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Allowance {
     /// The tokens admitted and not paid for.
     used: u64,

@@ -56,7 +56,6 @@ pub(crate) struct Landed<W> {
 }
 
 /// The state of one key of a quota.
-#[derive(Debug)]
 pub(crate) struct Holding<W> {
     lease: Lease,
     /// The tokens that the store had at the last answer, and the time of the refill after it.
@@ -71,7 +70,6 @@ pub(crate) struct Holding<W> {
     waiting: VecDeque<Waiting<W>>,
 }
 
-#[derive(Debug)]
 struct Waiting<W> {
     need: u64,
     cost: u64,
@@ -79,7 +77,7 @@ struct Waiting<W> {
 }
 
 /// The least cost that was refused, and until when.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Refusal {
     cost: u64,
     until: MonoTime,

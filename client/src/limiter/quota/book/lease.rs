@@ -21,7 +21,6 @@ const AHEAD_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A lease ends at the next refill of its bucket, when the tokens are lost: after a refill they would come on top of a
 /// full bucket. Its size begins at one token, doubles when a lease is used up within [`GROWS_WITHIN`], and halves when
 /// one lasts longer than [`SHRINKS_AFTER`] or ends unused.
-#[derive(Debug)]
 pub(super) struct Lease {
     tokens: u64,
     ends: MonoTime,

@@ -81,7 +81,7 @@ pub(super) struct BucketId<'a> {
 }
 
 /// A token bucket, apart from a request: a quota, and a tenant or [`EVERY_TENANT`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Key {
     pub(super) quota: Arc<Quota>,
     pub(super) tenant: Arc<str>,
@@ -106,7 +106,6 @@ impl BucketId<'_> {
 }
 
 /// The state of all keys.
-#[derive(Debug)]
 pub(super) struct Book<W> {
     shards: Box<[Mutex<Shard<W>>]>,
     hasher: FixedState,
@@ -115,13 +114,11 @@ pub(super) struct Book<W> {
     patience: Duration,
 }
 
-#[derive(Debug)]
 struct Shard<W> {
     table: HashTable<Kept<W>>,
     swept_at: MonoTime,
 }
 
-#[derive(Debug)]
 struct Kept<W> {
     hash: u64,
     key: Key,

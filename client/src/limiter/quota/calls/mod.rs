@@ -7,7 +7,7 @@ mod prober;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
@@ -34,7 +34,6 @@ pub(crate) const GIVES_MAX: usize = 1_000;
 const GIVES_AT_ONCE: usize = 64;
 
 /// The state that the requests of a limiter share.
-#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) book: Book<Waits>,
     pub(super) store: Store,
@@ -59,7 +58,7 @@ impl Shared {
     pub(super) fn new(store: Store, name: String, timeout: Duration, seed: u64) -> Self {
         Self {
             book: Book::new(KEYS_MAX, seed, timeout),
-            breaker: Mutex::new(Breaker::new()),
+            breaker: Mutex::default(),
             is_open: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
             store,
@@ -234,10 +233,7 @@ impl Shared {
         let shared = Arc::clone(self);
         runtime.spawn(async move {
             if let Err(failure) = shared.store.greet().await {
-                let is_opened = shared.breaker().open(shared.now(), jitter());
-                if is_opened {
-                    shared.opened(failure);
-                }
+                shared.open(failure);
             }
         });
     }
@@ -283,21 +279,22 @@ impl Shared {
         match result {
             Ok(is_granted) => {
                 self.figures.answered(is_granted);
-                self.breaker().answered();
+                lock(&self.breaker).answered();
             }
             Err(failure) => {
                 self.figures.failed(failure);
-                let is_opened = self.breaker().failed(self.now(), jitter());
-                if is_opened {
-                    self.opened(failure);
+                if lock(&self.breaker).failed(self.now()) {
+                    self.open(failure);
                 }
             }
         }
     }
 
-    /// Logs that the breaker has opened, and probes the store.
-    fn opened(self: &Arc<Self>, failure: Failure) {
-        self.is_open.store(true, Ordering::Relaxed);
+    /// Opens the breaker unless it is open: logs that, and probes the store.
+    fn open(self: &Arc<Self>, failure: Failure) {
+        if self.is_open.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let cause = self.store.fault();
         tracing::warn!(
             store = self.name,
@@ -315,13 +312,4 @@ impl Shared {
             runtime.spawn(Prober { shared: Arc::clone(self), logged: cause }.run());
         }
     }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        lock(&self.breaker)
-    }
-}
-
-/// Draws a number uniform over `u32`.
-fn jitter() -> u32 {
-    getrandom::u32().unwrap_or_default()
 }

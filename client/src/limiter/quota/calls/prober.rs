@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{Shared, jitter};
+use super::Shared;
+use super::breaker::wait;
+use crate::lock::lock;
 
 /// The task that waits for a store to answer again. Dropped with its runtime, it lets another begin.
 pub(super) struct Prober {
@@ -18,20 +20,14 @@ impl Prober {
     /// Probes until the store answers.
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        loop {
-            let wait = shared.breaker().probe_in(shared.now());
-            let Some(wait) = wait else { return };
+        for probes in 0.. {
             // This task has two.
             if Arc::strong_count(&shared) == 2 {
                 return;
             }
-            tokio::time::sleep(wait).await;
-            if !shared.breaker().probe(shared.now()) {
-                continue;
-            }
-            let is_answered = self.is_answered().await;
-            shared.breaker().probed(is_answered, shared.now(), jitter());
-            if is_answered {
+            sleep(wait(probes, getrandom::u32().unwrap_or_default())).await;
+            if self.is_answered().await {
+                lock(&shared.breaker).answered();
                 shared.is_open.store(false, Ordering::Relaxed);
                 tracing::info!(store = shared.name, "quota store answers again");
                 shared.give_waiting();
@@ -42,7 +38,7 @@ impl Prober {
                 tracing::warn!(store = shared.name, cause, "quota store still does not answer");
                 self.logged = Some(cause);
             }
-            shared.store.disconnect();
+            shared.store.disconnect().await;
         }
     }
 
@@ -55,7 +51,6 @@ impl Prober {
 
 impl Drop for Prober {
     fn drop(&mut self) {
-        self.shared.breaker().probed(false, self.shared.now(), 0);
         self.shared.is_probing.store(false, Ordering::Release);
     }
 }

@@ -11,7 +11,6 @@ const TAKE: &str = include_str!("take.lua");
 const GIVE: &str = include_str!("give.lua");
 
 /// The commands that a store understands.
-#[derive(Debug)]
 pub(crate) enum Dialect {
     /// A quota server of Plimsoll.
     Server,

@@ -29,7 +29,6 @@ const FAULT_CHARS_MAX: usize = 200;
 const CLUSTER_RETRIES: u32 = 2;
 
 /// The connections to one store.
-#[derive(Debug)]
 pub(crate) struct Connections {
     config: QuotaStore,
     slots: [Slot; CONNECTIONS],
@@ -38,13 +37,10 @@ pub(crate) struct Connections {
     fault: Mutex<Option<String>>,
 }
 
-/// A place for one connection.
+/// A place for one connection: the number of those made so far, and the last one while it is open. Locked while one is
+/// made, so that there is one at a time.
 #[derive(Default)]
-struct Slot {
-    open: Mutex<Option<(u64, Connection)>>,
-    /// Held while a connection is made, and the number of those made.
-    connecting: tokio::sync::Mutex<u64>,
-}
+struct Slot(tokio::sync::Mutex<(u64, Option<Connection>)>);
 
 #[derive(Clone)]
 enum Connection {
@@ -84,7 +80,7 @@ impl Connections {
             }
             Err(error) => {
                 if !self.is_cluster() && is_broken(&error) {
-                    slot.close(number);
+                    slot.close(number).await;
                 }
                 Err(self.failed(&error))
             }
@@ -124,38 +120,31 @@ impl Connections {
     }
 
     /// Closes all connections.
-    pub(super) fn close(&self) {
-        for slot in &self.slots {
-            *lock(&slot.open) = None;
+    pub(super) async fn close(&self) {
+        for Slot(slot) in &self.slots {
+            slot.lock().await.1 = None;
         }
     }
 }
 
 impl Slot {
     async fn get(&self, config: &QuotaStore) -> RedisResult<(u64, Connection)> {
-        if let Some(open) = self.opened() {
-            return Ok(open);
-        }
-        let mut made = self.connecting.lock().await;
-        if let Some(open) = self.opened() {
-            return Ok(open);
+        let mut slot = self.0.lock().await;
+        let (number, open) = &mut *slot;
+        if let Some(open) = open {
+            return Ok((*number, open.clone()));
         }
         let connection = connect(config).await?;
-        *made += 1;
-        let open = (*made, connection);
-        *lock(&self.open) = Some(open.clone());
-        Ok(open)
-    }
-
-    fn opened(&self) -> Option<(u64, Connection)> {
-        lock(&self.open).clone()
+        *number += 1;
+        *open = Some(connection.clone());
+        Ok((*number, connection))
     }
 
     /// Closes this connection, unless another has taken its place.
-    fn close(&self, number: u64) {
-        let mut open = lock(&self.open);
-        if open.as_ref().is_some_and(|(known, _)| *known == number) {
-            *open = None;
+    async fn close(&self, number: u64) {
+        let mut slot = self.0.lock().await;
+        if slot.0 == number {
+            slot.1 = None;
         }
     }
 }

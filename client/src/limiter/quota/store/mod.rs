@@ -24,7 +24,7 @@ pub(super) use connections::LATE_MAX;
 const KEYS_PER_TAKE_MAX: usize = 64;
 
 /// The tokens that are asked of one bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Ask {
     pub(super) key: Key,
     pub(super) demand: Demand,
@@ -87,7 +87,6 @@ impl Failure {
 }
 
 /// A store.
-#[derive(Debug)]
 pub(super) enum Store {
     /// A server that speaks RESP.
     Remote {
@@ -181,8 +180,10 @@ impl Store {
     }
 
     /// Closes the connections, so that the next call makes new ones.
-    pub(super) fn disconnect(&self) {
-        self.connections().into_iter().for_each(Connections::close);
+    pub(super) async fn disconnect(&self) {
+        if let Some(connections) = self.connections() {
+            connections.close().await;
+        }
     }
 
     fn connections(&self) -> Option<&Connections> {

@@ -79,7 +79,7 @@ impl Memory {
         self.with(|state| (state.debited, state.given))
     }
 
-    pub(crate) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
+    pub(in crate::limiter::quota) async fn take(&self, asks: &[Ask]) -> Result<Vec<Reply>, Failure> {
         let behaviour = self.with(|state| {
             state.calls += 1;
             state.behaviour
@@ -99,7 +99,7 @@ impl Memory {
         Ok(replies)
     }
 
-    pub(crate) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn give(&self, ask: &Ask) -> Result<(), Failure> {
         self.probe().await?;
         self.with(|state| {
             let tokens = ask.demand.least;
@@ -111,7 +111,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(crate) async fn probe(&self) -> Result<(), Failure> {
+    pub(in crate::limiter::quota) async fn probe(&self) -> Result<(), Failure> {
         match self.with(|state| state.behaviour) {
             Behaviour::Fails => Err(Failure::Connection),
             Behaviour::Silent | Behaviour::TakesInSilence => std::future::pending().await,

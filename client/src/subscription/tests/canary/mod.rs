@@ -3,7 +3,6 @@
 mod evidence;
 
 use super::*;
-use crate::hot::directive_word::DirectiveWord;
 use crate::hot::thread_counters::QuotaOutcome;
 use crate::responses::Ending;
 use plimsoll_core::report::{CohortKey, Outcomes, Side};
