@@ -17,7 +17,7 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 
-use crate::feed::cache::{CacheFile, Owner, Restored};
+use crate::feed::cache::{CacheFile, Owner};
 use crate::feed::{Control, Counters, Feed, FeedHandle, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
@@ -333,8 +333,7 @@ impl LimiterBuilder {
             subscription.use_several_aggregators(self.failover_delay);
         }
         let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
-        let (restored, directives) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
-        if let Some(directives) = directives {
+        if let Some(directives) = cache.as_ref().and_then(CacheFile::read) {
             subscription.restore(directives);
         }
         let local_kill = LocalKill(self.kill_file);
@@ -358,7 +357,7 @@ impl LimiterBuilder {
             before_policy: self.before_policy,
             ready_within: self.ready_within,
             local_kill,
-            counters: Arc::new(Counters { zone, restored, ..Counters::default() }),
+            counters: Arc::new(Counters { zone, ..Counters::default() }),
             lifecycle,
         });
         if matches!(control.aggregators, Aggregators::None) {

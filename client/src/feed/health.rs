@@ -7,7 +7,6 @@ use std::time::SystemTime;
 
 use super::{Control, FeedState};
 use crate::Limiter;
-use crate::feed::cache::Restored;
 use crate::lock::lock;
 
 /// The health of a limiter's connection to the control plane. Bad health changes no decision: the limiter applies the
@@ -52,8 +51,6 @@ pub(crate) struct Counters {
     pub(crate) disconnects: AtomicU64,
     /// Messages that could not be decoded.
     pub(crate) invalid: AtomicU64,
-    /// The result of restoring saved directives at the start.
-    pub(crate) restored: Restored,
     pub(crate) save_failures: AtomicU64,
     /// By reason: the aggregators whose last connection was refused for lack of trust. A reason that was
     /// seen stays.

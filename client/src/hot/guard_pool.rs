@@ -121,12 +121,6 @@ impl GuardPool {
     pub(crate) fn is_empty(&self) -> bool {
         self.tokens.load(Ordering::Relaxed) == 0
     }
-
-    #[cfg(test)]
-    #[cfg(not(feature = "loom"))]
-    pub(crate) fn tokens(&self) -> u64 {
-        self.tokens.load(Ordering::Relaxed)
-    }
 }
 
 /// The tokens of all guards and headrooms, by id.
@@ -170,6 +164,12 @@ impl Table {
 mod tests {
     use super::*;
     use crate::hot::thread_counters::Counters;
+
+    impl GuardPool {
+        fn tokens(&self) -> u64 {
+            self.tokens.load(Ordering::Relaxed)
+        }
+    }
 
     #[test]
     fn batch_is_a_fraction_of_the_depth_and_void_after_the_next_refill() {

@@ -23,8 +23,6 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::parent::Fleet;
-
 const REQUESTS: usize = 20_000;
 const KEY: CoinKey = CoinKey::from_bytes(*b"16 random bytes.");
 const COHERENCE: Coherence = Coherence { key: KEY, salt: 7 };

@@ -21,9 +21,6 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::parent::{ALL, Aggregator};
 
-/// The examples that serve until a signal.
-const SERVERS: [&str; 3] = ["axum", "testing", "tonic"];
-
 /// A running example.
 struct Running {
     process: Child,

@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::Router;
-use axum::routing::get;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;

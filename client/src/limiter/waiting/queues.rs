@@ -19,14 +19,14 @@ pub(super) const PACES_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// By key.
-    queues: HashMap<u32, Queue>,
+    pub(super) queues: HashMap<u32, Queue>,
     waiters: usize,
     last: u64,
 }
 
 /// The waiters of one key, in the order in which they came.
 #[derive(Debug, Default)]
-struct Queue {
+pub(super) struct Queue {
     pace: Pace,
     line: VecDeque<(u64, Arc<Notify>)>,
     /// The last refusal of a waiter.
@@ -117,10 +117,5 @@ impl Queues {
             first.notify_one();
         }
         queue.refusal
-    }
-
-    #[cfg(all(test, not(feature = "loom")))]
-    pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.waiters, self.queues.len())
     }
 }

@@ -6,11 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use plimsoll_core::stats::metrics::{Metric, maybe, one, rows};
 
 use crate::feed::Control;
-use crate::feed::cache::Restored;
 use crate::subscription::assignment::Assignment;
 
 /// The metrics of the feed.
-pub(super) const FEED: [Metric<Control>; 20] = [
+pub(super) const FEED: [Metric<Control>; 18] = [
     Metric::gauge(
         "plimsoll_feed_connected",
         &[],
@@ -133,24 +132,6 @@ pub(super) const FEED: [Metric<Control>; 20] = [
         |control| {
             let is_restored = |_: &_| control.subscription.with(|feed, _| feed.is_restored());
             maybe(control.cache.as_ref().map(is_restored))
-        },
-    ),
-    Metric::gauge(
-        "plimsoll_directive_cache_age_seconds",
-        &[],
-        "Age of the cached directives when the process started; absent if none were used.",
-        |control| match control.counters.restored {
-            Restored::Directives(age) => one(age),
-            _ => Vec::new(),
-        },
-    ),
-    Metric::gauge(
-        "plimsoll_directive_cache_rejected",
-        &["reason"],
-        "1 if the directive cache was rejected at the start: `torn`, `version`, `other_owner`, `invalid` or `unreadable`.",
-        |control| match control.counters.restored {
-            Restored::Rejected(reason) => rows([([reason], true)]),
-            _ => Vec::new(),
         },
     ),
     Metric::counter(

@@ -23,47 +23,38 @@ pub(crate) struct CacheFile {
     writing: Arc<Mutex<()>>,
 }
 
-/// The result of the read at the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Restored {
-    /// No file: a first start, or no cache.
-    #[default]
-    Nothing,
-    /// Directives of this age by the clock of this machine.
-    Directives(Duration),
-    /// A file that was not restored, with the reason in one word.
-    Rejected(&'static str),
-}
-
 impl CacheFile {
     pub(crate) fn new(path: PathBuf, owner: Owner) -> Self {
         Self { path, owner, writing: Arc::default() }
     }
 
     /// Reads the directives that an earlier process saved, and logs the result.
-    pub(crate) fn read(&self) -> (Restored, Option<Directives>) {
+    pub(crate) fn read(&self) -> Option<Directives> {
         let path = self.path.display();
-        match read(&self.path) {
+        let read = match read(&self.path) {
             Ok(None) => {
                 tracing::info!(%path, "no directive cache; starting without directives");
-                (Restored::Nothing, None)
+                return None;
             }
-            Ok(Some(bytes)) => match snapshot::read(&bytes, &self.owner) {
-                Ok((directives, written_at)) => {
-                    let age = now_since_1970().saturating_sub(written_at);
-                    let (age_s, buckets) = (age.as_secs(), directives.buckets.len());
-                    let killed = directives.kill.is_killed();
-                    tracing::info!(%path, age_s, buckets, killed, "directive cache restored");
-                    (Restored::Directives(age), Some(directives))
-                }
-                Err(error) => rejected(&self.path, &error, error.label()),
-            },
-            Err(error) => rejected(&self.path, &error, "unreadable"),
+            Ok(Some(bytes)) => snapshot::read(&bytes, &self.owner).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok((directives, written_at)) => {
+                let age_s = now_since_1970().saturating_sub(written_at).as_secs();
+                let (buckets, killed) = (directives.buckets.len(), directives.kill.is_killed());
+                tracing::info!(%path, age_s, buckets, killed, "directive cache restored");
+                Some(directives)
+            }
+            Err(error) => {
+                tracing::warn!(%path, error, "directive cache rejected; starting without directives");
+                None
+            }
         }
     }
 
-    /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a reader finds either the new file or the
-    /// former one, whole. Blocks.
+    /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a
+    /// reader finds either the new file or the former one, whole. Blocks.
     pub(crate) fn write(&self, mut directives: Directives) -> io::Result<()> {
         let _alone = lock(&self.writing);
         let now = now_since_1970();
@@ -79,16 +70,6 @@ impl CacheFile {
         }
         atomic_file::replace(&self.path, &bytes)
     }
-}
-
-fn rejected(
-    path: &Path,
-    error: &dyn std::fmt::Display,
-    label: &'static str,
-) -> (Restored, Option<Directives>) {
-    let path = path.display();
-    tracing::warn!(%path, %error, reason = label, "directive cache rejected; starting without directives");
-    (Restored::Rejected(label), None)
 }
 
 /// Reads a file; `None` if there is no file.
