@@ -46,7 +46,7 @@ impl Control {
         let Some((version, snapshot)) = unsaved else { return };
         let path = file.path.clone();
         match spawn_blocking(move || file.write(snapshot)).await {
-            Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.on_saved(version)),
+            Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.directives.saved = version),
             Ok(Err(error)) if self.counters.save_failures.fetch_add(1, Ordering::Relaxed) == 0 => {
                 let path = path.display();
                 tracing::warn!(%path, %error, "directive cache not written; later failures are logged at debug level");

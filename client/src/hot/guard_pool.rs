@@ -54,7 +54,7 @@ impl GuardPool {
         n: u32,
         established: bool,
     ) -> bool {
-        let (batch, left) = match counters.is_shared() {
+        let (batch, left) = match counters.is_shared {
             true => (None, 0),
             false => (Some(counters.batch(key)), counters.batch(key).left(refill)),
         };
@@ -100,7 +100,7 @@ impl GuardPool {
         // A cost above the capacity has taken no more than all of it.
         let depth = self.depth.load(Ordering::Relaxed);
         let taken = if n > 1 { n.min(depth) } else { n };
-        if counters.is_shared() {
+        if counters.is_shared {
             self.tokens.fetch_add(u64::from(taken), Ordering::Relaxed);
             counters.note_used(key, -i32::try_from(n).unwrap_or(i32::MAX));
         } else {

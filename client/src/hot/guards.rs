@@ -24,7 +24,7 @@ pub(crate) struct Guards {
     set: BTreeMap<u32, Set>,
     /// By key.
     offered: Vec<Offered>,
-    measured: Option<MonoTime>,
+    pub(crate) measured: Option<MonoTime>,
     refilled: Option<MonoTime>,
 }
 
@@ -167,11 +167,6 @@ impl Guards {
     /// Removes a key's guard.
     pub(crate) fn remove(&mut self, key: u32) {
         self.set.remove(&key);
-    }
-
-    /// Returns the time of the last measurement.
-    pub(crate) const fn measured(&self) -> Option<MonoTime> {
-        self.measured
     }
 
     /// Measures the load since the last call, and passes the counts of each key to `on_counts`. `places` are

@@ -144,10 +144,10 @@ impl Subscription {
             (bucket.to_string(), status)
         };
         Status {
-            epoch: self.epoch().map(|epoch| epoch.0),
+            epoch: self.directives.epoch().map(|epoch| epoch.0),
             upstream_age_s: self.upstream_age(now).map(|age| age.as_secs_f64()),
             unreported,
-            local_kill: self.observes(),
+            local_kill: self.enforcement.observes,
             buckets: self.posted().map(bucket).collect(),
             ..Status::default()
         }

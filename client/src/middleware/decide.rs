@@ -49,7 +49,6 @@ pub(crate) struct RefusedBy {
 /// A request that waits for its quotas.
 pub(super) struct AskingFor {
     pub(super) asking: Asking,
-    table: Arc<Table>,
     pub(super) recorder: Recorder,
 }
 
@@ -100,9 +99,7 @@ fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision 
 fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder) -> Decision {
     match step {
         Step::Decided(decided) => Decision::of(table, decided, recorder),
-        Step::Asking(asking) => {
-            Decision::Asking(Box::new(AskingFor { asking, table: Arc::clone(table), recorder }))
-        }
+        Step::Asking(asking) => Decision::Asking(Box::new(AskingFor { asking, recorder })),
     }
 }
 
@@ -121,6 +118,6 @@ impl Decision {
 impl AskingFor {
     /// Makes the decision of the store's answer.
     pub(super) fn decided(&self, decided: Decided) -> Decision {
-        Decision::of(&self.table, decided, self.recorder)
+        Decision::of(&self.asking.table, decided, self.recorder)
     }
 }

@@ -39,12 +39,12 @@ pub(super) struct Stance<'a> {
 }
 
 /// The kill switches that this instance knows, and its name, which decides on its side of a canary.
-pub(super) struct Enforcement {
+pub(crate) struct Enforcement {
     name: Name,
     pub(super) canary_by: CanaryBy,
     pub(super) kills: Kills,
     /// The kill switch of this process alone: it only observes.
-    pub(super) observes: bool,
+    pub(crate) observes: bool,
 }
 
 impl Enforcement {

@@ -23,7 +23,7 @@ pub(super) struct EvidenceCollector {
     /// By bucket and side: the responses collected so far.
     responses: HashMap<(usize, Side), Reported>,
     /// Where responses are observed elsewhere, by bucket and side: the responses beyond those of admitted requests.
-    surplus: Option<HashMap<(usize, Side), u64>>,
+    pub(super) surplus: Option<HashMap<(usize, Side), u64>>,
 }
 
 /// Decisions by the side of their key; of an instance that is on one side as a whole, all on the control side.
@@ -39,11 +39,6 @@ pub(crate) struct BucketResponses {
 }
 
 impl EvidenceCollector {
-    /// Counts admitted requests without a recorded response as unobserved from now on.
-    pub(super) fn count_unobserved(&mut self) {
-        self.surplus.get_or_insert_default();
-    }
-
     /// Adds the decisions on a key.
     #[inline]
     pub(super) fn add(&mut self, table: &Table, places: &[KeyPlace], key: u32, new: Counts) {

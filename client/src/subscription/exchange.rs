@@ -97,14 +97,16 @@ impl Subscription {
         let established = if greets { self.established(id) } else { BTreeSet::new() };
         let unapplied = self.unapplied(id);
         let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
-        let leader = self.directives.leader();
+        let leader = self.directives.leader;
         let mut report = Report {
             identity: greets.then(|| self.identity.clone()),
             established,
             modes: session.changed_modes(unapplied),
             time: Some(now),
             epoch: leader.map(|leader| leader.epoch),
-            controller: leader.filter(|_| leader != session.leader()).and_then(|leader| leader.instance),
+            controller: leader
+                .filter(|_| leader != session.sequence.leader())
+                .and_then(|leader| leader.instance),
             killed_locally: u32::from(self.enforcement.observes),
             subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
@@ -152,7 +154,7 @@ impl Subscription {
     /// client's traffic, and a share of the rest would look like all of it. Two reports can follow each other
     /// at once when a stream breaks or ends, and a rate over so little time is noise.
     fn is_measurement_due(&self, now: MonoTime, interval: Duration) -> bool {
-        let Some(at) = self.publisher.guards.measured() else { return true };
+        let Some(at) = self.publisher.guards.measured else { return true };
         self.routing.is_none() && now.since(at) >= interval / 2
     }
 
@@ -191,7 +193,7 @@ impl Subscription {
         kills.merge_drill(message.drill);
         session.acknowledge(message.echo, message.parent);
         let leader = message.leader();
-        if let Some((held, got)) = self.directives.leader().zip(leader) {
+        if let Some((held, got)) = self.directives.leader.zip(leader) {
             let name = || self.routing.as_ref().and_then(|routing| routing.assignment.name(id));
             let peer = || name().map_or("the aggregator".to_owned(), |name| format!("aggregator {name}"));
             if held.is_rival_of(got) {
@@ -286,7 +288,7 @@ impl Subscription {
         let owner = self.routing.as_ref().and_then(|routing| routing.assignment.owner(bucket));
         let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else { return };
         let Some(whole) = session.stream.received.since(&self.buckets[bucket], 0) else { return };
-        if self.apply_of_owner(bucket, session.epoch(), whole) {
+        if self.apply_of_owner(bucket, session.sequence.epoch(), whole) {
             self.publish(bucket);
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Ids {
     queued: Vec<bool>,
     /// Released ids, in order; some may have been revived since.
     released: VecDeque<u32>,
-    log: Log,
+    pub(super) log: Log,
     /// The log that is not in use, or none while the reader has it.
     spare: Option<Log>,
 }
@@ -106,11 +106,6 @@ impl Ids {
                 self.released.push_back(id);
             }
         }
-    }
-
-    /// True if the event of a name can be logged without an allocation.
-    pub(super) fn has_room(&self, name: &str) -> bool {
-        self.log.has_room(name)
     }
 
     /// Returns the log, and continues with an empty one.

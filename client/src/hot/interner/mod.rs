@@ -185,7 +185,7 @@ impl Interner {
             return Lookup::Full;
         }
         let Some(mut ids) = self.try_lock() else { return Lookup::Busy };
-        if !ids.has_room(name) {
+        if !ids.log.has_room(name) {
             return Lookup::Busy;
         }
         let found = self.insert(&mut ids, hash, owner, name);

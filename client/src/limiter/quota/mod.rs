@@ -60,7 +60,7 @@ impl Quotas {
     fn cover(&self, need: &mut Need<'_>, now: MonoTime) -> bool {
         let is_up = self.shared.is_up();
         let covered = self.shared.book.known(&need.id, |holding| {
-            let tokens = holding.cover(need.cost, now);
+            let tokens = holding.lease.cover(need.cost, now);
             let ahead =
                 if is_up && tokens.count == need.cost { holding.ahead(need.id.quota, now) } else { None };
             (tokens, ahead)

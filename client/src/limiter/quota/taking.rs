@@ -235,7 +235,8 @@ impl Request {
             OnStoreError::Allow => true,
             OnStoreError::Deny => false,
             OnStoreError::AllowBounded => {
-                let allowed = self.shared.with(key, now, |holding| holding.allow(&key.quota, need, now));
+                let allowed =
+                    self.shared.with(key, now, |holding| holding.allowance.take(&key.quota, need, now));
                 let ends = allowed.and_then(Result::ok);
                 self.allowed.extend(ends.map(|ends| Allowed { key: key.clone(), need, ends }));
                 ends.is_some()
@@ -255,7 +256,7 @@ impl Request {
     /// Refuses, and takes nothing.
     fn refused(self, open: &Open, reason: Reason, retry_after: Option<Duration>) -> Exact {
         for Allowed { key, need, ends } in &self.allowed {
-            self.shared.known(key, |holding| holding.disallow(*need, *ends));
+            self.shared.known(key, |holding| holding.allowance.take_back(*need, *ends));
         }
         Exact::Refused { at: open.at, quota: Arc::clone(&open.ask.key.quota), reason, retry_after }
     }

@@ -50,7 +50,9 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "plimsoll_epoch",
         &[],
         "Highest controller epoch applied; 0 before the first.",
-        |control| one(control.subscription.with(|feed, _| feed.epoch()).map_or(0, |epoch| epoch.0)),
+        |control| {
+            one(control.subscription.with(|feed, _| feed.directives.epoch()).map_or(0, |epoch| epoch.0))
+        },
     ),
     Metric::gauge(
         "plimsoll_controller_conflict",
@@ -62,7 +64,7 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         "plimsoll_local_kill",
         &[],
         "1 while the kill file puts every bucket of this process into shadow mode.",
-        |control| one(control.subscription.with(|feed, _| feed.observes())),
+        |control| one(control.subscription.with(|feed, _| feed.enforcement.observes)),
     ),
     Metric::gauge(
         "plimsoll_directive_last_update_timestamp_seconds",
@@ -130,7 +132,7 @@ pub(super) const FEED: [Metric<Control>; 18] = [
         &[],
         "1 while decisions use cached directives, before the first ones from an aggregator.",
         |control| {
-            let is_restored = |_: &_| control.subscription.with(|feed, _| feed.is_restored());
+            let is_restored = |_: &_| control.subscription.with(|feed, _| feed.directives.is_restored);
             maybe(control.cache.as_ref().map(is_restored))
         },
     ),

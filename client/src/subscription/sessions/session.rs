@@ -19,11 +19,12 @@ pub(crate) const REPORT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 const EVIDENCE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A session with one aggregator.
+#[derive(Default)]
 pub(crate) struct Session {
     outbox: Outbox,
     keys: Keys,
-    delivery: Delivery,
-    sequence: Sequence,
+    pub(super) delivery: Delivery,
+    pub(crate) sequence: Sequence,
     pub(crate) report_interval: Duration,
     /// The time of the last message, and the age of the controller's state at that time.
     upstream: Option<(MonoTime, Duration)>,
@@ -32,8 +33,10 @@ pub(crate) struct Session {
 }
 
 /// The keys that a session reports.
+#[derive(Default)]
 pub(super) enum Keys {
     /// Every key of the limiter, by its id in the table.
+    #[default]
     All,
     /// The keys of the buckets that the aggregator owns.
     Assigned(AssignedKeys),
@@ -57,16 +60,7 @@ pub(crate) struct StreamState {
 
 impl Session {
     pub(super) fn new(keys: Keys) -> Self {
-        Self {
-            outbox: Outbox::default(),
-            keys,
-            delivery: Delivery::default(),
-            sequence: Sequence::default(),
-            report_interval: REPORT_INTERVAL_DEFAULT,
-            upstream: None,
-            evidence_sent: None,
-            stream: StreamState::default(),
-        }
+        Self { keys, report_interval: REPORT_INTERVAL_DEFAULT, ..Self::default() }
     }
 
     /// Begins a new stream.
@@ -101,16 +95,6 @@ impl Session {
         self.sequence.open();
     }
 
-    /// The highest epoch of the directives received.
-    pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.sequence.epoch()
-    }
-
-    /// The controller of the directives received.
-    pub(crate) const fn leader(&self) -> Option<Leader> {
-        self.sequence.leader()
-    }
-
     /// Applies the part of a message that holds even if its directives are stale: the acknowledgement of
     /// reports, and the parent's answer to a new stream.
     pub(crate) fn acknowledge(&mut self, echo: Echo, parent: Option<InstanceId>) {
@@ -140,11 +124,6 @@ impl Session {
     /// Records that the aggregator has read every report on this stream to its end.
     pub(crate) fn on_read(&mut self) {
         self.delivery.on_covered(self.outbox.seq());
-    }
-
-    /// Returns the decisions that the aggregator has acknowledged.
-    pub(super) const fn acknowledged(&self) -> u64 {
-        self.delivery.acknowledged()
     }
 
     /// Returns the present age of the controller's state; `None` if no message has carried it.

@@ -106,7 +106,7 @@ fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bu
     fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
     assert!(fleet.client.subscription.rejected > refused);
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
-    assert_eq!(fleet.client.subscription.epoch(), Some(Epoch(6)));
+    assert_eq!(fleet.client.subscription.directives.epoch(), Some(Epoch(6)));
 }
 
 #[test]

@@ -175,7 +175,7 @@ impl<W: Waiter> Book<W> {
         let mut leases = Vec::new();
         for shard in &self.shards {
             let mut shard = lock(shard);
-            let held = shard.table.iter_mut().map(|kept| (kept.key.clone(), kept.holding.drain()));
+            let held = shard.table.iter_mut().map(|kept| (kept.key.clone(), kept.holding.lease.drain()));
             leases.extend(held.filter(|(_, tokens)| tokens.count > 0));
         }
         leases
@@ -186,7 +186,7 @@ impl<W: Waiter> Book<W> {
         let shards = self.shards.iter().map(|shard| {
             let shard = lock(shard);
             let leased =
-                shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.leased()));
+                shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.lease.tokens));
             (shard.table.len(), leased)
         });
         shards.fold((0, 0), |(keys, leased), (more, tokens)| (keys + more, leased.saturating_add(tokens)))

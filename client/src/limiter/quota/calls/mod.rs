@@ -153,7 +153,7 @@ impl Shared {
 
     /// Makes the call of a key for the requests that wait for it, and further calls until none waits.
     pub(super) fn fly(self: &Arc<Self>, key: Key, demand: Demand) {
-        let flight = Flight::new(Arc::clone(self), key);
+        let flight = Flight { shared: Arc::clone(self), key, is_landed: false };
         // Dropped outside of a runtime, the flight ends the call.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(flight.run(demand));
