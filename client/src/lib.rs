@@ -51,7 +51,6 @@ mod hot;
 #[allow(missing_docs)]
 pub mod internals;
 mod limiter;
-mod lock;
 mod metrics;
 #[cfg(feature = "middleware")]
 pub mod middleware;

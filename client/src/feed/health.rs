@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::{Control, FeedState};
 use crate::Limiter;
-use crate::lock::lock;
+use crate::hot::sync::lock;
 
 /// The health of a limiter's connection to the control plane. Bad health changes no decision: the limiter applies the
 /// directives that it holds.

@@ -9,7 +9,7 @@ use plimsoll_core::names::Name;
 use tokio::time::Instant;
 
 use super::{Control, FeedError};
-use crate::lock::lock;
+use crate::hot::sync::lock;
 use crate::setup::SetupProblem;
 
 /// The age of a limiter from which on decisions with a feed that does not run are a setup problem.

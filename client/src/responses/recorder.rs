@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use super::{Block, Cohort, Ending, Responses};
-use crate::lock::lock;
+use crate::hot::sync::lock;
 
 /// The limiters that a thread holds references to, most recent first. Most services have one limiter.
 const HELD_MAX: usize = 4;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 
 use super::SetupProblem;
-use crate::lock::lock;
+use crate::hot::sync::lock;
 
 /// The most problems of one kind that a limiter holds, and the most that it logs. Further ones are left out: a limiter
 /// with so many is wired wrongly in one way many times, and may be in another way as well.

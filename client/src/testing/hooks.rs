@@ -5,8 +5,8 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::{Draw, DrawSource, ThreadRng};
+use crate::hot::sync::lock;
 use crate::hot::table::Table;
-use crate::lock::lock;
 
 /// The step of the seeded sequence (the golden ratio of 2^64).
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -9,8 +9,8 @@ use plimsoll_core::names::Name;
 use plimsoll_core::quota::{Balance, OnStoreError, Quota, QuotaKey, Refill};
 use tokio::sync::watch;
 
+use crate::hot::sync::lock;
 use crate::limiter::layered::{Asked, Exact, QuotaLeft, Store, Taking};
-use crate::lock::lock;
 
 /// The store of one control plane. Clones share it.
 #[derive(Clone, Debug, Default)]

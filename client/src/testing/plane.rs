@@ -14,9 +14,9 @@ use super::error::RuleError;
 use super::ledger::QuotaLedger;
 use super::rule::{Rule, VirtualLimit};
 use crate::hot::directive_word::DirectiveWord;
+use crate::hot::sync::lock;
 use crate::hot::table::{BucketPlace, Table};
 use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
-use crate::lock::lock;
 
 /// The number of keys of a limiter for tests; further tenants share their bucket's default class.
 pub const KEYS_MAX: usize = 4_096;

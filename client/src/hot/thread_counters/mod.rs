@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex};
 use plimsoll_core::report::Counts;
 use quotas::QuotaCounters;
 
+use crate::hot::sync::lock;
 use crate::hot::thread_slots;
-use crate::lock::lock;
 
 /// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
 /// thread's first decision allocates nothing. The fields that a decision reads come first, in one cache

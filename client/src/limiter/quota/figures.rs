@@ -9,7 +9,7 @@ use plimsoll_core::quota::{OnStoreError, Quota};
 use plimsoll_core::stats::metrics::Durations;
 
 use super::store::Failure;
-use crate::lock::lock;
+use crate::hot::sync::lock;
 
 /// The upper bounds of the times of calls in seconds; one more bin is for longer ones.
 const CALL_SECONDS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0];

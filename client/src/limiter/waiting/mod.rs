@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use plimsoll_core::quantity::MonoTime;
 use tokio::time::Instant;
 
-use crate::lock::lock;
+use crate::hot::sync::lock;
 use queues::Queues;
 pub(super) use turn::wait;
 

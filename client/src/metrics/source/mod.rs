@@ -13,8 +13,8 @@ use plimsoll_core::names::Bucket;
 use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, one, rows};
 use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 
+use crate::hot::sync::lock;
 use crate::limiter::Limiter;
-use crate::lock::lock;
 use decisions::ByMode;
 
 /// The metrics of decisions.

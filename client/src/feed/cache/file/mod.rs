@@ -9,7 +9,7 @@ use plimsoll_core::directive::{BucketDirective, Directives};
 use plimsoll_host::{atomic_file, regular_file};
 
 use super::snapshot::{self, Owner};
-use crate::lock::lock;
+use crate::hot::sync::lock;
 
 /// The largest file that is written or read, in bytes.
 pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quota::{Quota, QuotaKey};
 
-use crate::lock::lock;
+use crate::hot::sync::lock;
 use holding::Holding;
 
 /// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a bounded

@@ -21,7 +21,7 @@ use super::figures::{Figures, StoreCounters};
 use super::held::Waits;
 use super::store::{Ask, Failure, LATE_MAX, Store};
 use super::taking::WAITING_MAX;
-use crate::lock::lock;
+use crate::hot::sync::lock;
 use breaker::Breaker;
 use flight::Flight;
 use prober::Prober;

@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::breaker::wait;
-use crate::lock::lock;
+use crate::hot::sync::lock;
 
 /// The task that waits for a store to answer again. Dropped with its runtime, it lets another begin.
 pub(super) struct Prober {

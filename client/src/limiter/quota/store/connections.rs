@@ -14,8 +14,8 @@ use redis::{
 
 use super::Failure;
 use super::hint::hint;
+use crate::hot::sync::lock;
 use crate::limiter::quota::config::{QuotaStore, QuotaStoreError, StoreKind};
-use crate::lock::lock;
 
 /// The connections to one server. Redis Cluster has this number to each node.
 const CONNECTIONS: usize = 2;
