@@ -9,9 +9,7 @@ use plimsoll_core::law::fairness::{Claim, Waterfill};
 
 const BUCKETS: usize = 10_000;
 const TENANTS: usize = 100;
-/// Requests/s that a bucket admits.
 const CAPACITY: f64 = 10_000.0;
-/// Demand of a whole bucket, as a multiple of its capacity.
 const OVERLOAD: f64 = 3.0;
 const UNDERLOAD: f64 = 0.5;
 
@@ -45,8 +43,8 @@ fn allocation(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Buckets with random demands that sum to `load` times the capacity, and weights of 1, 1/2, 1/3 and so on,
-/// dealt out afresh in each bucket.
+/// Buckets with random demands that sum to `load` times the capacity, and weights of 1, 1/2, 1/3
+/// and so on, shuffled in each bucket.
 fn fleet(load: f64, floor: f64) -> Vec<Vec<Claim>> {
     let mut state = 1;
     let mut claims = || {
@@ -63,7 +61,6 @@ fn fleet(load: f64, floor: f64) -> Vec<Vec<Claim>> {
     (0..BUCKETS).map(|_| claims()).collect()
 }
 
-/// A number in 0..1 from a counter, the same in every run: splitmix64.
 fn draw(state: &mut u64) -> f64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = *state;

@@ -22,7 +22,6 @@ const CLIENTS: usize = 1_000;
 const KEYS: usize = 1_000;
 const INTERVAL: Duration = Duration::from_millis(500);
 const TENANTS_PER_BUCKET: usize = 100;
-/// Tenants of each bucket with a directive of their own, besides the class `default`.
 const DIRECTED: usize = 10;
 const AGGREGATOR: InstanceId = InstanceId(1);
 
@@ -44,8 +43,8 @@ fn merge(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The CPU time of this thread, so that other load of the machine is not counted. Elapsed time where the
-/// system does not report CPU time.
+/// CPU time of this thread, so that other load of the machine is not counted. Elapsed time where
+/// the system does not report CPU time.
 struct Stopwatch {
     began: Instant,
     ran: Option<u64>,
@@ -70,7 +69,6 @@ impl Stopwatch {
     }
 }
 
-/// A zone whose clients have all reported every key.
 struct Fleet {
     zone: Zone,
     clients: Vec<Client>,
@@ -79,9 +77,8 @@ struct Fleet {
 
 struct Client {
     decoder: ReportDecoder,
-    /// The report of every round, except for sequence number and time: the deltas stay the same.
+    /// Report of every round, except for sequence number and time: the deltas do not change.
     next: wire::Report,
-    /// A second decoder, for the measurement without a zone.
     decode_only: ReportDecoder,
 }
 
@@ -139,7 +136,6 @@ impl Fleet {
         bytes as f64 / entries as f64
     }
 
-    /// The next message of every client, as bytes.
     fn messages(&mut self) -> Vec<Vec<u8>> {
         let time_us = Some(self.now.as_micros() as u64);
         let next = self.clients.iter_mut().map(|client| {
@@ -150,7 +146,6 @@ impl Fleet {
         next.collect()
     }
 
-    /// Sends one report of every client and returns the time that the zone took.
     fn round(&mut self) -> Duration {
         self.now += INTERVAL;
         let now = MonoTime::from_elapsed(self.now);
@@ -171,7 +166,6 @@ impl Fleet {
         took
     }
 
-    /// Sends one report of every client and returns the time of decoding alone.
     fn decode_round(&mut self) -> Duration {
         self.now += INTERVAL;
         let messages = self.messages();
@@ -192,7 +186,8 @@ impl Fleet {
     }
 }
 
-/// Sends the zone a limit for every bucket, and rates for its first tenants and the class `default`.
+/// Sends the zone a limit for every bucket, and rates for its first tenants and the class
+/// `default`.
 fn direct(zone: &mut Zone, space: usize) {
     zone.on_open(MonoTime::ZERO);
     let greeting = zone.report(MonoTime::ZERO);
@@ -239,7 +234,6 @@ fn identity(role: Role, instance: InstanceId) -> Identity {
     }
 }
 
-/// The next number of splitmix64, the same in every run.
 fn draw(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut bits = *state;

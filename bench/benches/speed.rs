@@ -10,7 +10,6 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, run};
 
-/// A scenario of ten virtual seconds.
 fn scenario(clients: u32) -> Scenario {
     let text = format!(
         "name: speed\nduration_s: 10\nzones: 3\nclients: {clients}\n\

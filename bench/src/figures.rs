@@ -6,26 +6,23 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The workloads of a decision: threads, and keys.
+/// Workloads of a decision: threads, and keys.
 pub(crate) const DECISIONS: [&str; 5] =
     ["1 thread, hot", "1 thread, 10k", "1 thread, 10k cold", "2 threads, hot", "2 threads, 10k"];
 const HOT: usize = 0;
 const WARM: usize = 1;
 const COLD: usize = 2;
 const HOT_ON_TWO: usize = 3;
-/// The workloads of a request that is passed to a service without a socket.
 pub(crate) const REQUESTS: [&str; 3] = ["1 thread, hot", "1 thread, 10k", "2 threads, hot"];
 
-/// A service without a layer, and services with ours and with the peer's, by the layer's place.
+/// Services: without a layer, with ours and with the peer's, by the layer's place.
 pub(crate) const NO_LAYER: &str = "no layer";
 pub(crate) const OURS: [&str; 2] = ["PlimsollLayer, on the routes", "PlimsollLayer, around the router"];
 pub(crate) const PEER: [&str; 2] =
     ["tower_governor 0.8, on the routes", "tower_governor 0.8, around the router"];
 
-/// The figures of one run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    /// The CPU and the number of its cores.
     pub(crate) cpu: String,
     /// By limiter: nanoseconds of a decision, by workload.
     pub(crate) decisions: Vec<(String, [f64; DECISIONS.len()])>,
@@ -35,7 +32,6 @@ pub(crate) struct Figures {
     pub(crate) http: Vec<(String, f64)>,
 }
 
-/// A figure beside its bar.
 #[derive(Debug)]
 pub(crate) struct Bar {
     pub(crate) what: String,
@@ -57,7 +53,6 @@ impl Bar {
 }
 
 impl Figures {
-    /// The file of the last run; cargo's target folder may be elsewhere.
     fn path() -> PathBuf {
         let default = || Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target");
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(default, PathBuf::from).join("decision.json")
@@ -70,13 +65,12 @@ impl Figures {
         serde_json::from_str(&json).unwrap_or_default()
     }
 
-    /// Writes the figures to their file.
     #[allow(dead_code)] // the benchmark writes, and the measuring program reads
     pub(crate) fn write(&self) -> std::io::Result<()> {
         fs::write(Self::path(), serde_json::to_string(self)?)
     }
 
-    /// The bars: ratios of figures of this run, so that they hold for machines of any speed.
+    /// Returns ratios of figures of this run, so that they hold for machines of any speed.
     pub(crate) fn bars(&self) -> Vec<Bar> {
         let (tenants, handles) = ("by bucket and tenant, independent coin", "by handle, independent coin");
         let (tenant, handle) = (self.decision(tenants), self.decision(handles));
@@ -105,13 +99,12 @@ impl Figures {
         ]
     }
 
-    /// The nanoseconds that a layer adds to a request, by workload.
+    /// Returns the nanoseconds that a layer adds to a request, by workload.
     fn layer_cost(&self, service: &str) -> [f64; REQUESTS.len()] {
         let (with, without) = (self.request(service), self.request(NO_LAYER));
         std::array::from_fn(|case| with[case] - without[case])
     }
 
-    /// The nanoseconds of a request to a service, by workload.
     pub(crate) fn request(&self, service: &str) -> [f64; REQUESTS.len()] {
         let found = self.requests.iter().find(|(name, _)| name == service);
         found.map_or([f64::NAN; REQUESTS.len()], |(_, figures)| *figures)
@@ -123,7 +116,6 @@ impl Figures {
     }
 }
 
-/// The name of the CPU and the number of cores that this process may use.
 pub(crate) fn cpu() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,6 +1,6 @@
-//! Tiers that stand still: a process stops in the middle of its work, as on a paused virtual machine, and wakes after
-//! seconds or minutes. The limit holds meanwhile and again soon after, and a controller takes its own pause as no
-//! silence of others.
+//! Frozen tiers: a process stops in the middle of its work, as on a paused virtual machine, and
+//! wakes after seconds or minutes. The limit holds meanwhile and again soon after, and a controller
+//! does not take its own pause for a silence of others.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,21 +10,21 @@ use serde_json::Value;
 use crate::fleet::{Fleet, Sample, policy, sample};
 use crate::measure::report::Report;
 
-/// The limit, and the offered load as a multiple of it.
+/// Limit, and offered load as a multiple of it.
 const LIMIT: u32 = 1_000;
 const OFFERED: u32 = 3;
-/// The least offered, as a multiple of the limit, with which a run says anything: a busy machine offers less.
+/// Minimum offered load of a meaningful run, as a multiple of the limit: a busy machine offers
+/// less.
 const OFFERED_MIN: f64 = 2.0;
-/// The span of averages.
 const WINDOW: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
-/// The time after a wake that is watched.
 const AFTER: Duration = Duration::from_secs(30);
-/// The error of the admitted requests that counts as settled, and the time in which they are.
+/// Error of the admitted requests that counts as settled, and the time for settling.
 const ERROR: f64 = 0.05;
 const SETTLED_WITHIN: Duration = Duration::from_secs(10);
 const MOST_ADMITTED: f64 = 1.1;
-/// The silence of an aggregator after which the controller gives its share to others, while its clients use it.
+/// Silence of an aggregator until the controller gives its share to others, while its clients use
+/// it.
 const RELEASED_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,6 @@ pub(crate) fn measure(report: &mut Report) {
     }
 }
 
-/// Freezes a process of a tier for a time, and watches the fleet before, meanwhile and after.
 fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
     let process = match tier {
         Tier::Controller => &fleet.controller,
@@ -108,7 +107,6 @@ fn freeze(fleet: &Fleet, tier: Tier, length: Duration, report: &mut Report) {
     }
 }
 
-/// Takes samples for this long.
 fn watch(length: Duration, mut take: impl FnMut() -> Sample) -> Vec<Sample> {
     let begin = Instant::now();
     let mut samples = vec![take()];
@@ -124,7 +122,6 @@ fn lost_aggregators(status: &Value) -> usize {
     aggregators.filter(|aggregator| aggregator["stale"] == true || aggregator["expired"] == true).count()
 }
 
-/// The begin of each window of ten seconds, and what it admitted as a multiple of the limit.
 fn windows(samples: &[Sample]) -> Vec<(Instant, f64)> {
     let window = |(at, begin): (usize, &Sample)| {
         let end = samples[at..].iter().find(|end| end.at - begin.at >= WINDOW)?;
@@ -133,14 +130,12 @@ fn windows(samples: &[Sample]) -> Vec<(Instant, f64)> {
     samples.iter().enumerate().filter_map(window).collect()
 }
 
-/// The least and the most that a window admitted.
 fn range(windows: &[(Instant, f64)]) -> (f64, f64) {
     windows.iter().fold((f64::INFINITY, 0.0), |(least, most), (_, admitted)| {
         (least.min(*admitted), most.max(*admitted))
     })
 }
 
-/// The begin of the first window from which on all are close to the limit.
 fn settled(windows: &[(Instant, f64)]) -> Option<Instant> {
     let last_off = windows.iter().rposition(|(_, admitted)| (admitted - 1.0).abs() > ERROR);
     windows.get(last_off.map_or(0, |at| at + 1)).map(|(begin, _)| *begin)

@@ -1,5 +1,6 @@
-//! An hour of everything that should leave no memory behind: names that never return, services that restart,
-//! certificates that rotate and policies that change, on a fleet of real processes over mutual TLS.
+//! An hour of everything that should leave no memory behind: names that never return, services that
+//! restart, certificates that rotate and policies that change, on a fleet of real processes over
+//! mutual TLS.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,16 +15,18 @@ use crate::measure::report::Report;
 use crate::process::{Process, http_get, run};
 use crate::streams::process::resident_bytes;
 
-/// The parts of the time: memory is read after each, 10 s of an hour.
+/// Parts of the time, with a reading of memory after each: 10 s of an hour.
 const TICKS: u32 = 360;
-/// The ticks between two restarts of a service and changes of the policy, a minute of an hour.
+/// Ticks between two restarts of a service and changes of the policy: a minute of an hour.
 const CHURN: u32 = 6;
-/// The ticks between two rotations of certificates, and before the memory to compare with: ten minutes of an hour.
+/// Ticks between two rotations of certificates, and before the memory to compare with: ten minutes
+/// of an hour.
 const WARM: u32 = 60;
-/// The largest memory after that, as a multiple of it.
+/// Maximum memory afterwards, as a multiple of that.
 const GROWTH_MAX: f64 = 1.1;
 const MIB: f64 = 1_048_576.0;
-/// The limits that the policy has in turn, and the requests/s of names that never return and of two known tenants.
+/// Alternating limits of the policy, and requests/s of names that never return and of two known
+/// tenants.
 const LIMITS: [u32; 2] = [300, 310];
 const NEW_NAMES: &str = "200";
 const KNOWN: &str = "300";
@@ -32,7 +35,6 @@ const NAMES: &str = "1000000000000000000";
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 const FREE: &str = "127.0.0.1:0";
 
-/// The folders of certificates, and what is issued to each.
 const CERTIFICATES: [(&str, &[&str]); 5] = [
     ("controller", &["controller"]),
     ("zone-a", &["aggregator", "--zone", "zone-a"]),
@@ -41,11 +43,10 @@ const CERTIFICATES: [(&str, &[&str]); 5] = [
     ("zone-b-service", &["service", "--zone", "zone-b", "--service", "demo"]),
 ];
 
-/// The running processes.
 struct Soaked {
-    /// Those that live to the end, by name, with their resident bytes at each tick.
+    /// Processes that run to the end, by name, with their resident bytes at each tick.
     lasting: Vec<(String, Process, Vec<f64>)>,
-    /// The service that restarts, its aggregator and its address.
+    /// Service that restarts, its aggregator and its address.
     restarting: Process,
     parent: String,
     listen: SocketAddr,
@@ -145,7 +146,6 @@ impl Soaked {
         Self { lasting: lasting.into(), restarting, parent: of_b, listen, loads, directory }
     }
 
-    /// Ends a service, and starts it again on its address.
     fn restart_service(&mut self) {
         assert!(self.restarting.terminate().success());
         self.restarting = service(self.directory.path(), ZONES[1], &self.parent, &self.listen.to_string());
@@ -157,7 +157,7 @@ impl Soaked {
         fs::rename(path(".swap"), path("policy.yaml")).unwrap();
     }
 
-    /// Reports that the fleet has done what it should leave no memory behind.
+    /// Reports the completed work that should leave no memory behind.
     fn work(&mut self, churned: usize, rotated: usize, report: &mut Report) {
         let renewed = |process: &Process| {
             process.log().iter().filter(|line| line.contains("\"certificates renewed\"")).count()
@@ -184,13 +184,12 @@ impl Soaked {
     }
 }
 
-/// The largest figure from `warm` on, and what it is of the figure at `warm`.
+/// Maximum from `warm` on, and its ratio to the figure at `warm`.
 fn growth(resident: &[f64], warm: usize) -> (f64, f64) {
     let most = resident[warm..].iter().copied().fold(0.0, f64::max);
     (most, most / resident[warm])
 }
 
-/// Issues all certificates, or replaces them.
 fn issue(directory: &Path) {
     for (name, subject) in CERTIFICATES {
         let [ca, out] = ["ca", name].map(|name| directory.join(name).display().to_string());

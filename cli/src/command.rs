@@ -13,9 +13,9 @@ use crate::cmd::{Unusable, apply, audit, check, history, kill, quota, rollout, s
 use crate::logging::{self, LogFormat};
 use crate::{load, output, shutdown, up};
 
-/// The exit code for invalid arguments or input: the same command fails again.
+/// Exit code for invalid arguments or input: the same command fails again.
 const EXIT_USAGE: u8 = 2;
-/// The exit code for a command that failed for another reason.
+/// Exit code for a command that failed for another reason.
 const EXIT_FAILURE: u8 = 1;
 
 const AFTER_HELP: &str = "\
@@ -95,10 +95,9 @@ enum Command {
 }
 
 impl Plimsoll {
-    /// Runs the command to its end.
     pub(crate) fn run(self) -> ExitCode {
         let default = match &self.command {
-            // The log of the history's database is of interest only if it fails.
+            // The log of the history's database matters only if it fails.
             Command::Controller(_)
             | Command::Aggregator(_)
             | Command::Sidecar(_)
@@ -140,7 +139,7 @@ impl Plimsoll {
     }
 }
 
-/// Runs a command on its own runtime, with a token that Ctrl-C and SIGTERM cancel.
+/// Runs a command on a separate runtime, with a token that Ctrl-C and SIGTERM cancel.
 fn until_done<F, E>(run: impl FnOnce(CancellationToken) -> F) -> anyhow::Result<ExitCode>
 where
     F: Future<Output = Result<(), E>>,
@@ -172,7 +171,6 @@ fn is_usage(error: &anyhow::Error) -> bool {
         || error.is::<plimsoll_client::middleware::RulesError>()
 }
 
-/// Prints an error with its causes on standard error.
 fn complain(code: u8, error: &anyhow::Error) -> ExitCode {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! Logging to standard error: standard output carries the answer of a command and nothing else.
+//! Logging to standard error: standard output only has the answer of a command.
 
 use std::collections::HashMap;
 use std::io::IsTerminal;
@@ -15,9 +15,9 @@ use tracing_subscriber::prelude::*;
 
 use crate::output::Pipe;
 
-/// The interval at which a module of a library logs a warning.
+/// Interval of warnings of one module of a library.
 const WARNING_EVERY: Duration = Duration::from_secs(10);
-/// The libraries that warn of what a peer does, for each of its connections.
+/// Libraries that warn of a peer's behaviour for each of its connections.
 const LIBRARIES: [&str; 3] = ["h2::", "hyper::", "tonic::"];
 
 /// The format of the log lines.
@@ -29,10 +29,6 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Starts logging with `filter`.
-///
-/// # Errors
-/// The filter is invalid.
 pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let invalid = || format!("invalid --log {filter}: give error, warn, info, debug, trace, or TARGET=LEVEL");
     // A span or a field would pass as the name of a target, and match nothing.
@@ -49,14 +45,15 @@ pub(crate) fn start(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The last warning of each module of a library, and the number of those left out since. A peer could fill the disk by them.
+/// Last warning of each module of a library, and number of suppressed ones since. A peer could fill
+/// the disk with warnings.
 #[derive(Debug, Default)]
 struct Warnings {
     of_module: Mutex<HashMap<&'static str, (Instant, u64)>>,
 }
 
 impl Warnings {
-    /// Returns the number of warnings left out before this one, or `None` if it is left out.
+    /// Returns the number of suppressed warnings before this one, or `None` if it is suppressed.
     fn admit(&self, module: &'static str, now: Instant) -> Option<u64> {
         let mut of_module = self.of_module.lock().unwrap_or_else(PoisonError::into_inner);
         match of_module.get_mut(module) {

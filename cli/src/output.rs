@@ -1,4 +1,5 @@
-//! The one printer of the commands: text for people, or JSON documents of one line each for scripts.
+//! The one printer of the commands: text for people, or JSON documents of one line each for
+//! scripts.
 
 use std::io::{self, Write};
 
@@ -33,10 +34,6 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Prints an answer on standard output in the chosen format.
-    ///
-    /// # Errors
-    /// Standard output cannot be written, and is not closed.
     pub(crate) fn print(
         self,
         answer: &impl Serialize,
@@ -45,10 +42,6 @@ impl OutputArgs {
         self.write(&mut stdout(), answer, text)
     }
 
-    /// Writes an answer in the chosen format.
-    ///
-    /// # Errors
-    /// `out` cannot be written.
     pub(crate) fn write(
         self,
         out: &mut dyn Write,
@@ -65,16 +58,14 @@ impl OutputArgs {
     }
 }
 
-/// Standard output or standard error. Text after the reader closed the pipe is dropped: a reader such as `head`
-/// has read enough, and the command ends as it would have.
+/// Standard output or standard error. Text after the reader closed the pipe is dropped: a reader
+/// such as `head` has read enough, and the command ends normally.
 pub(crate) struct Pipe<W>(pub(crate) W);
 
-/// Standard output, which may be closed.
 pub(crate) fn stdout() -> Pipe<io::StdoutLock<'static>> {
     Pipe(io::stdout().lock())
 }
 
-/// Standard error, which may be closed.
 pub(crate) fn stderr() -> Pipe<io::StderrLock<'static>> {
     Pipe(io::stderr().lock())
 }
@@ -102,20 +93,17 @@ fn unless_closed<T>(done: io::Result<T>, closed: T) -> io::Result<T> {
     }
 }
 
-/// Writes one JSON document on one line.
-///
-/// # Errors
-/// `out` cannot be written.
 pub(crate) fn json_line(out: &mut dyn Write, document: &impl Serialize) -> anyhow::Result<()> {
     let line = serde_json::to_string(document)?;
     let written = writeln!(out, "{line}").and_then(|()| out.flush());
     written.context("cannot write to standard output")
 }
 
-/// The widest column that is padded.
+/// Maximum padding of a column.
 const WIDTH_MAX: usize = 60;
 
-/// Writes rows in columns below their headings. Characters that could control the terminal are replaced.
+/// Writes rows in columns below their headings. Characters that could control the terminal are
+/// replaced.
 pub(crate) fn write_table(
     out: &mut dyn Write,
     headings: &[&str],
@@ -134,7 +122,7 @@ pub(crate) fn write_table(
     Ok(())
 }
 
-/// Warns that the controller could not save what it did.
+/// Warns that the controller could not save the change.
 pub(crate) fn write_unless_saved(out: &mut dyn Write, is_saved: bool) -> io::Result<()> {
     if is_saved {
         return Ok(());
@@ -142,7 +130,7 @@ pub(crate) fn write_unless_saved(out: &mut dyn Write, is_saved: bool) -> io::Res
     writeln!(out, "warning: the controller could not save this to its disk; see its log")
 }
 
-/// A number and its noun, in the plural unless the number is 1.
+/// Formats a number and its noun, in the plural unless the number is 1.
 pub(crate) fn counted(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
@@ -151,7 +139,6 @@ pub(crate) fn counted(number: usize, noun: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A pipe without a reader.
     struct Closed;
 
     impl Write for Closed {

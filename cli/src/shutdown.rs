@@ -1,4 +1,5 @@
-//! Runtime and shutdown of a command: the first Ctrl-C or SIGTERM drains it, the second one ends it at once.
+//! Runtime and shutdown of a command: the first Ctrl-C or SIGTERM drains it, the second one ends it
+//! immediately.
 
 use std::time::Duration;
 
@@ -7,19 +8,15 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The longest time that the end of a process waits for writes to finish.
+/// Maximum time that the end of a process waits for writes to finish.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(2);
 
-/// Builds a runtime on all cores.
-///
-/// # Errors
-/// Its threads cannot be started.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")
 }
 
-/// Runs a command on a runtime of its own, with a token that the first signal cancels. A thread that waits for a disk that
-/// hangs is left behind.
+/// Runs a command on a separate runtime, with a token that the first signal cancels. A thread that
+/// waits for a disk that hangs is abandoned.
 ///
 /// # Errors
 /// The runtime cannot be started, a signal cannot be listened to, or the command fails.
@@ -34,8 +31,8 @@ where
     done
 }
 
-/// Returns a token that the first signal cancels. The second signal exits with the code that shells use for
-/// Ctrl-C.
+/// Returns a token that the first signal cancels. The second signal exits with the code that shells
+/// use for Ctrl-C.
 ///
 /// # Errors
 /// A signal cannot be listened to.

@@ -67,7 +67,7 @@ pub use hot::decision::COST_MAX;
 pub use limiter::quota::{QuotaStore, QuotaStoreError};
 pub use limiter::{
     BUCKETS_MAX_DEFAULT, BeforePolicy, BucketError, BucketHandle, BucketRef, BucketStatus, KEYS_MAX_DEFAULT,
-    Limiter, ObservedResponse, Peek, ProblemStatus, QuotaLeft, Request, Status,
+    Limiter, Peek, ProblemStatus, QuotaLeft, Request, Status,
 };
 pub use metrics::Metrics;
 pub use plimsoll_core::decision::trace::TraceId;
@@ -77,6 +77,7 @@ pub use plimsoll_core::names::InvalidName;
 pub use plimsoll_core::quantity::{DropRatio, InvalidRate};
 #[cfg(feature = "tls")]
 pub use plimsoll_tls::CertificatesError;
+pub use responses::ObservedResponse;
 pub use setup::SetupProblem;
 pub use subscription::CanaryBy;
 pub use subscription::assignment::FAILOVER_DELAY_DEFAULT;

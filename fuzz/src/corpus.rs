@@ -8,7 +8,7 @@ use plimsoll_core::names::stable_hash;
 
 use crate::Target;
 
-/// The folder of this crate, in which corpora and failing inputs are kept.
+/// Returns the folder of this crate, with corpora and failing inputs.
 #[must_use]
 pub fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -18,7 +18,7 @@ fn folder_of(target: &Target) -> PathBuf {
     folder().join("corpus").join(target.name)
 }
 
-/// Returns the inputs of a target: its files by name, and those that it makes.
+/// Returns the inputs of a target: its files by name, and its generated inputs.
 ///
 /// # Errors
 /// The folder or a file cannot be read.

@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 use crate::schema;
 
-/// The tokens of a format.
+/// Tokens of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dictionary {
     /// Fields of a report.
@@ -36,7 +36,6 @@ pub enum Dictionary {
 }
 
 impl Dictionary {
-    /// Returns a token.
     pub(crate) fn draw(self, rng: &mut Rng) -> Vec<u8> {
         let words: &[&str] = match self {
             Self::Report | Self::Reports => return schema::field("Report", &[], rng),

@@ -1,5 +1,6 @@
-//! Fuzz targets: each is a function of bytes that reach Plimsoll from outside, and panics if they break a rule. The layout
-//! is that of cargo-fuzz; `plimsoll-fuzz` runs the same functions as a loop with a seed on any toolchain.
+//! Fuzz targets: each is a function of bytes that reach Plimsoll from outside, and panics if they
+//! break a rule. The layout is cargo-fuzz's; `plimsoll-fuzz` runs the same functions as a loop with
+//! a seed on any toolchain.
 
 pub mod corpus;
 pub mod dictionary;

@@ -53,7 +53,6 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Runs files; returns true if one failed.
 fn replay(target: &Target, files: &[PathBuf]) -> anyhow::Result<bool> {
     let mut failed = false;
     for file in files {

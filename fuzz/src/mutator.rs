@@ -4,13 +4,11 @@ use fastrand::Rng;
 
 use crate::dictionary::Dictionary;
 
-/// The longest input.
 const BYTES_MAX: usize = 64 << 10;
-/// The most changes of one input.
 const CHANGES_MAX: usize = 8;
-/// Bytes at the edges of their range, and those that varints continue with.
+/// Edges of the byte range, and continuation bytes of varints.
 const EDGES: [u8; 9] = [0, 1, 0x7f, 0x80, 0x81, 0xfe, 0xff, b'\n', b' '];
-/// Numbers at the edges of what parsers and state machines accept.
+/// Numbers at the edges of the input that parsers and state machines accept.
 const NUMBERS: [&str; 20] = [
     "0",
     "1",
@@ -49,7 +47,7 @@ pub fn mutate(input: &[u8], other: &[u8], dictionary: Dictionary, rng: &mut Rng)
     bytes
 }
 
-/// Changes the content and the order of frames, whose lengths stay right.
+/// Changes the content and the order of frames. Their lengths stay correct.
 fn mutate_frames(input: &[u8], other: &[u8], dictionary: Dictionary, rng: &mut Rng) -> Vec<u8> {
     let mut frames: Vec<Vec<u8>> = frames(input).map(<[u8]>::to_vec).collect();
     let others: Vec<&[u8]> = self::frames(other).collect();
@@ -81,7 +79,7 @@ pub fn frames(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Joins frames, cut to what a length can say.
+/// Joins frames, each cut to the maximum of its length field.
 #[must_use]
 pub fn framed(frames: &[Vec<u8>]) -> Vec<u8> {
     let frame = |frame: &Vec<u8>| {
@@ -97,7 +95,7 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], dictionary: Dictionary, rng: &mut R
         0 => edit(bytes, rng, |byte, rng| byte ^ 1 << rng.u8(..8)),
         1 => edit(bytes, rng, |_, rng| rng.u8(..)),
         2 => edit(bytes, rng, |_, rng| EDGES[rng.usize(..EDGES.len())]),
-        // A length, or a number next to the one that is allowed.
+        // A length, or a number next to the allowed one.
         3 => edit(bytes, rng, |byte, rng| byte.wrapping_add(rng.u8(..9)).wrapping_sub(4)),
         4 => drop(bytes.drain(range)),
         5 => bytes.truncate(range.start),
@@ -105,7 +103,7 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], dictionary: Dictionary, rng: &mut R
             let piece = bytes[range.clone()].to_vec();
             insert(bytes, range.end, &piece);
         }
-        // Repeated often, for what is more than linear.
+        // Repeated often, to find costs that are more than linear.
         7 => {
             let piece = bytes[range.clone()].repeat(1 << rng.u8(1..9));
             insert(bytes, range.end, &piece);
@@ -133,7 +131,6 @@ fn change(bytes: &mut Vec<u8>, other: &[u8], dictionary: Dictionary, rng: &mut R
     }
 }
 
-/// A piece of a text of this length, more often a short one.
 fn range(length: usize, rng: &mut Rng) -> std::ops::Range<usize> {
     let start = rng.usize(..=length);
     let longest = if rng.bool() { 16 } else { length };
@@ -152,7 +149,6 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     bytes.splice(at..at, piece[..piece.len().min(room)].iter().copied());
 }
 
-/// Replaces the number at or after a place.
 fn number(bytes: &mut Vec<u8>, from: usize, rng: &mut Rng) {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
     let Some(start) = bytes[from..].iter().position(u8::is_ascii_digit).map(|at| from + at) else { return };

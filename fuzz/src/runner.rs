@@ -14,41 +14,40 @@ use fastrand::Rng;
 use crate::mutator::mutate;
 use crate::{Target, corpus};
 
-/// The most inputs that are mutated.
 const POOL_MAX: usize = 4_096;
-/// The bar of one input's time.
+/// Maximum time of one input.
 pub const INPUT_MAX: Duration = Duration::from_secs(1);
-/// The bar of one input's memory in bytes, with the state machines that a target builds for it.
+/// Maximum memory of one input in bytes, with the state machines that a target builds for it.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// The time after which an input is taken for one that never ends.
+/// Time until an input counts as endless.
 const HANG: Duration = Duration::from_secs(30);
 
-/// The figures of a run.
+/// Figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Inputs.
+    /// Number of inputs.
     pub runs: u64,
-    /// The longest time of one input.
+    /// Maximum time of one input.
     pub slowest: Duration,
-    /// The most memory that one input held at once, in bytes.
+    /// Maximum memory of one input, in bytes.
     pub bytes: u64,
     /// Files of inputs that panicked, took too long or held too much memory, with the reason.
     pub failures: Vec<(PathBuf, String)>,
 }
 
-/// The cost of one input.
+/// Cost of one input.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// The time.
+    /// Elapsed time.
     pub took: Duration,
-    /// The most memory that it held at once, in bytes.
+    /// Maximum memory that it held, in bytes.
     pub bytes: u64,
     allocations: u64,
     panicked: bool,
 }
 
-/// Runs the corpus and then mutations of it, until the time is over or one input fails. Up to `keep` inputs that take
-/// another path are added to the corpus.
+/// Runs the corpus and then mutations of it, until the time is over or one input fails. Up to
+/// `keep` inputs that take another path are added to the corpus.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -98,7 +97,7 @@ pub fn try_input(target: &Target, input: &[u8]) -> Cost {
 }
 
 impl Cost {
-    /// Returns the reason why the input failed, by any machine.
+    /// Returns the reason why the input failed, independent of the machine's speed.
     #[must_use]
     pub fn fault(&self) -> Option<String> {
         if self.panicked {
@@ -123,14 +122,13 @@ fn folder(target: &Target) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Saves an input that failed, under a name of its content.
 fn save(target: &Target, input: &[u8]) -> io::Result<PathBuf> {
     let path = folder(target)?.join(format!("crash-{}", corpus::name(input)));
     fs::write(&path, input)?;
     Ok(path)
 }
 
-/// The file of the input that is being run, which stays if it ends the process.
+/// File of the current input, which stays if the input ends the process.
 struct Current {
     path: PathBuf,
     file: File,
@@ -156,10 +154,8 @@ impl Current {
     }
 }
 
-/// The number of inputs begun in this process.
 static INPUTS: AtomicU64 = AtomicU64::new(0);
 
-/// Ends the process if one input never ends, and leaves its file.
 fn watch(path: PathBuf) {
     std::thread::spawn(move || {
         let mut before = INPUTS.load(Ordering::Relaxed);

@@ -1,22 +1,20 @@
-//! Well-typed messages of the wire with any values, made from the schema itself, so that a new field is fuzzed as soon
-//! as it exists.
+//! Well-typed messages of the wire with any values, made from the schema itself, so that a new
+//! field is fuzzed as soon as it exists.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The schema, as the wire crate has it.
 const SCHEMA: &str = include_str!("../../proto/proto/plimsoll/exchange/v1/exchange.proto");
-/// Names in generated messages: valid ones that peers use or not, and invalid ones.
+/// Names in generated messages: valid names, used by peers or not, and invalid ones.
 const NAMES: [&str; 12] = [
     "checkout", "search", "default", "acme", "zone-a", "zone-b", "junk", "junk-2", "host:100", "shop", "",
     "no name",
 ];
-/// The most entries of a repeated field.
 const REPEATED_MAX: u64 = 4;
 
 static MESSAGES: LazyLock<BTreeMap<&str, Vec<Field>>> = LazyLock::new(|| parse(SCHEMA));
 
-/// A source of values: random, or bytes of an input.
+/// Source of values: random, or bytes of an input.
 pub trait Draw {
     /// Returns any number.
     fn draw(&mut self) -> u64;
@@ -47,11 +45,10 @@ enum Kind {
     Fixed64,
     Text,
     Bytes,
-    /// A message or an enum, by name.
     Named(&'static str),
 }
 
-/// Encodes one random field of a message, except those that are named in `without`.
+/// Encodes one random field of a message, except the fields in `without`.
 #[must_use]
 pub fn field(message: &str, without: &[&str], draw: &mut impl Draw) -> Vec<u8> {
     let fields: Vec<&Field> = fields(message).iter().filter(|field| !without.contains(&field.name)).collect();
@@ -87,7 +84,7 @@ fn encode(field: &Field, draw: &mut impl Draw, into: &mut Vec<u8>) {
                 delimited(field.number, NAMES[draw.below(NAMES.len() as u64) as usize].as_bytes(), into)
             }
             Kind::Bytes => {
-                // The instance of no honest process.
+                // An instance of no honest process.
                 let instance = 100 + u128::from(draw.below(4));
                 delimited(field.number, &instance.to_be_bytes(), into);
             }
@@ -139,7 +136,6 @@ pub fn varint(mut value: u64, into: &mut Vec<u8>) {
     into.push(value as u8);
 }
 
-/// Reads the messages of a schema in which every field is on a line of its own.
 fn parse(schema: &'static str) -> BTreeMap<&'static str, Vec<Field>> {
     let mut messages: BTreeMap<&str, Vec<Field>> = BTreeMap::new();
     let mut current = None;

@@ -1,24 +1,25 @@
-//! Replaces a file as a whole: the bytes are written beside it, synced and renamed over it, so that a crash at
-//! any point leaves the old file or the new one.
+//! Replaces a file as a whole. The bytes are written to a new file in the same directory, synced
+//! and renamed over the old one, so a crash leaves either the old file or the new one.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Replaces `path` by a file with these bytes, readable by its owner alone. It is on disk when this returns.
+/// Replaces `path` with a file of these bytes that only its owner can read. It is on disk when this
+/// returns.
 ///
 /// # Errors
-/// When it cannot be written. The file before is kept, and no part of the new one is left. A device is never
+/// When it cannot be written. The old file is kept, and no partial file is left. A device is never
 /// replaced: root could, and every process that uses `/dev/null` would write to a file instead.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_with(path, bytes, 0o600, None)
 }
 
-/// Replaces `path` like [`replace`], by a file of this mode that belongs to the owner and the group of the file before,
-/// so that the process that reads it still can when another user replaces it.
+/// Replaces `path` like [`replace`], and keeps the owner and group of the old file, so that the
+/// process that reads it still can when another user replaces it.
 ///
 /// # Errors
-/// As those of [`replace`], and when the new file cannot be given to that owner.
+/// The errors of [`replace`], and when the new file cannot be given to that owner.
 pub fn replace_for_its_owner(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replace_with(path, bytes, mode, path.metadata().ok().as_ref())
 }
@@ -28,7 +29,7 @@ fn replace_with(path: &Path, bytes: &[u8], mode: u32, before: Option<&Metadata>)
     let beside = beside(path);
     let written = write(&beside, bytes, mode, before).and_then(|()| fs::rename(&beside, path));
     if let Err(error) = written {
-        // The disk may be full; an unfinished file must not take the room.
+        // The disk may be full; an unfinished file must not take up space.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
@@ -87,7 +88,7 @@ fn set_owner_and_mode(file: &File, mode: u32, before: Option<&Metadata>) -> io::
     Ok(())
 }
 
-/// Returns a name in the same directory: renaming is atomic only within one file system.
+/// A name in the same directory, because renaming is atomic only within one file system.
 fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -98,7 +99,7 @@ fn refuse_device(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
-        // A link is replaced itself, and its target is left alone.
+        // A link itself is replaced, not its target.
         let kind = path.symlink_metadata().map(|metadata| metadata.file_type());
         if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device, not a regular file"));
@@ -109,7 +110,7 @@ fn refuse_device(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the directory of a file, `.` for a name alone.
+/// Returns the directory of a file, `.` for a bare name.
 #[must_use]
 pub fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -182,7 +183,7 @@ mod tests {
         symlink("/dev/null", &link).unwrap();
         replace(&link, b"content").unwrap();
         assert_eq!(fs::read(&link).unwrap(), b"content");
-        // Not by `replace`: run by root, a failure of this test would take the device away.
+        // Does not call `replace`: if this test ran as root and failed, the device would be lost.
         assert!(refuse_device(Path::new("/dev/null")).unwrap_err().to_string().contains("a device"));
         for free in ["link", "missing"] {
             refuse_device(&directory.path().join(free)).unwrap();

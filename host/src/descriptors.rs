@@ -1,29 +1,29 @@
-//! The limit of open descriptors: every connection takes one, and the limit that a process inherits is often
-//! far below the one it may have.
+//! The limit of open descriptors. Every connection takes one, and the inherited limit is often far
+//! below the permitted one.
 
 use std::io;
 
-/// Descriptors that a tier needs beside the connections of its children: files, and its admin port.
+/// Descriptors for files and the admin port, in addition to one for each child.
 const RESERVED: u64 = 256;
 
-/// The limit of open descriptors of this process.
+/// Limits of open descriptors of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// The limit at the start.
+    /// Limit at the start.
     pub inherited: u64,
-    /// The limit in force; `u64::MAX` without one.
+    /// Current limit; `u64::MAX` without one.
     pub limit: u64,
 }
 
 impl Descriptors {
-    /// Returns the number of children that have room for a connection each.
+    /// Returns the number of children that can connect.
     #[must_use]
     pub const fn children(&self) -> u64 {
         children(self.limit)
     }
 }
 
-/// Returns the number of children that have room for a connection each under a limit. Of a small one, half stays
+/// Returns the number of children that can connect under a limit. Half of a small limit stays
 /// reserved.
 #[must_use]
 pub const fn children(limit: u64) -> u64 {
@@ -31,10 +31,10 @@ pub const fn children(limit: u64) -> u64 {
     limit - if half < RESERVED { half } else { RESERVED }
 }
 
-/// Raises the limit of this process as far as it may without privileges.
+/// Raises the limit of this process as far as possible without privileges.
 ///
 /// # Errors
-/// When the system refuses. The limit stays as it was.
+/// When the system refuses. The limit is then unchanged.
 #[cfg(unix)]
 pub fn raise() -> io::Result<Descriptors> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -56,7 +56,7 @@ pub fn limit() -> u64 {
     u64::MAX
 }
 
-/// Fails: there is no such limit here.
+/// Fails: this system has no such limit.
 ///
 /// # Errors
 /// Always.

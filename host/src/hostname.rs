@@ -1,9 +1,9 @@
-//! The name of the machine, by which operators tell processes apart.
+//! The host name, which distinguishes processes for operators.
 
 use std::env;
 use std::fs;
 
-/// Returns the name of the machine: that of the environment, as containers have it, or else that of the kernel.
+/// Returns the host name from the environment, as containers set it, or else from the kernel.
 #[must_use]
 pub fn hostname() -> Option<String> {
     let name = env::var("HOSTNAME").or_else(|_| fs::read_to_string("/proc/sys/kernel/hostname")).ok()?;

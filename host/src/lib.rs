@@ -1,5 +1,5 @@
-//! The machine that a process of Plimsoll runs on: files that are read without waiting for a writer, files
-//! that are replaced as a whole or followed while they change, private directories, the limit of descriptors, its name, and threads that stop where
+//! The machine that a process of Plimsoll runs on: reads that never block, atomic and watched
+//! files, private directories, the limit of descriptors, the host name, and threads that stop when
 //! they panic.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,6 @@
-//! Stops a thread where it panics. A database panics on some damaged files, and then again while it unwinds with its
-//! locks poisoned, which would abort the process: such a panic cannot be caught, so it must not unwind.
+//! Stops a thread when it panics. A database panics on some damaged files, and then again while it
+//! unwinds with its locks poisoned. A second panic would abort the process, so the first one must
+//! not unwind.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,15 +10,15 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 
 thread_local! {
-    /// Receives the panic of this thread, if it is one that is stopped.
+    /// Receives the panic of a thread that `stopped_at_panic` started.
     static STOPPED: RefCell<Option<Sender<String>>> = const { RefCell::new(None) };
 }
 
 static HOOK: Once = Once::new();
 
-/// Runs `f` in a thread of this name and returns its value, or the message with which it panicked. A thread that panics is
-/// never continued: what it owns stays in memory and open. Replaces the panic hook of the process once; other threads panic as
-/// before.
+/// Runs `f` in a thread of this name and returns its value, or the message of its panic. A thread
+/// that panics is never resumed: its memory and files stay open. Replaces the panic hook of the
+/// process once; other threads panic as before.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -40,11 +41,11 @@ pub fn stopped_at_panic<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(move || {
         STOPPED.set(Some(stopped));
         let value = f();
-        // Before the value: its receiver waits for the end of either channel.
+        // Sent before `message` ends, because the receiver waits for that end first.
         let _ = sender.send(value);
         STOPPED.take();
     })?;
-    // The thread that is stopped keeps its end of `value`, and the one that returns drops that of `message`.
+    // A stopped thread keeps its end of `value`; a thread that returns drops its end of `message`.
     Ok(match message.recv() {
         Ok(message) => Err(message),
         Err(_) => value.recv().map_err(|_| "the thread ended without a value".to_owned()),
@@ -64,8 +65,8 @@ mod tests {
         }
     }
 
-    /// Runs a test in a process of its own. A stopped thread keeps the lock of the panic hook, for which the process of
-    /// all tests would wait at its end.
+    /// Runs a test in a separate process. A stopped thread keeps the lock of the panic hook, and
+    /// the process of all tests would wait for it at its end.
     fn alone(name: &str, check: fn()) {
         const ALONE: &str = "PLIMSOLL_TEST_ALONE";
         if std::env::var_os(ALONE).is_some() {

@@ -1,4 +1,4 @@
-//! Directories for the owner alone: what a process keeps on disk names tenants and operators.
+//! Directories that only their owner can read: files on disk name tenants and operators.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::atomic_file::{directory_of, sync_directory};
 
-/// Creates a directory and its missing parents, all of them on disk when this returns. Directories that exist keep their
-/// modes.
+/// Creates a directory and its missing parents, all on disk when this returns. Existing directories
+/// keep their modes.
 ///
 /// # Errors
 /// When one cannot be created.

@@ -1,5 +1,5 @@
-//! Reads regular files alone: a FIFO, a socket, a device or a directory at the same path is refused at once,
-//! because opening or reading it may wait for ever or never end.
+//! Reads only regular files. A FIFO, socket, device or directory at the path is refused
+//! immediately, because opening or reading it may wait forever or never end.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -8,23 +8,24 @@ use std::path::Path;
 /// Opens a regular file for reading.
 ///
 /// # Errors
-/// When the system refuses, or something else than a regular file has this name.
+/// When the system refuses, or the path is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(File::options().read(true), path)
 }
 
-/// Opens a regular file for writing, which is created if nothing has this name, and not truncated.
+/// Opens a regular file for writing without truncating it. Creates it if it does not exist.
 ///
 /// # Errors
-/// When the system refuses, or something else than a regular file has this name.
+/// When the system refuses, or the path is not a regular file.
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     open_with(File::options().create(true).truncate(false).write(true), path)
 }
 
-/// Opens a regular file for reading and appending, which is created, readable by its owner alone, if nothing has this name.
+/// Opens a regular file for reading and appending. Creates it, readable only by its owner, if it
+/// does not exist.
 ///
 /// # Errors
-/// When the system refuses, or something else than a regular file has this name.
+/// When the system refuses, or the path is not a regular file.
 pub fn open_to_append(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).create(true).append(true);
@@ -41,11 +42,12 @@ fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     {
         use rustix::fs::OFlags;
         use std::os::unix::fs::OpenOptionsExt;
-        // A FIFO without a writer would block, and a terminal would become that of the process.
+        // A FIFO without a writer would block, and a terminal would become the controlling
+        // terminal.
         options.custom_flags((OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed());
     }
     let file = options.open(path)?;
-    // The opened file is checked: the path may lead to another one by now.
+    // Checks the opened file: the path may lead to another file by now.
     let kind = file.metadata()?.file_type();
     if kind.is_file() {
         return Ok(file);
@@ -67,7 +69,8 @@ pub fn ends_with_line(file: &mut File) -> io::Result<bool> {
     Ok(last == *b"\n")
 }
 
-/// Reads a regular file; of one that is larger, `bytes_max` and one byte more, by which the caller tells.
+/// Reads at most `bytes_max` + 1 bytes of a regular file; the extra byte shows that it is too
+/// large.
 ///
 /// # Errors
 /// When it cannot be opened or read.
@@ -116,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads in another thread, so that a read that waits for ever is a failure of the test.
+    /// Reads in another thread, so that a read that blocks forever fails the test.
     fn read_in_time(path: PathBuf) -> Result<Vec<u8>, String> {
         let (sender, receiver) = mpsc::channel();
         let shown = path.display().to_string();

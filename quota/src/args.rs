@@ -19,7 +19,7 @@ pub const RESP_PORT: u16 = 9049;
 /// Default admin port.
 pub const ADMIN_PORT: u16 = 7432;
 
-/// Default time by which `AT` may be ahead of the clock of the server.
+/// Default limit of how far `AT` may be ahead of the server's clock.
 pub const AT_AHEAD_MAX: Duration = Duration::from_secs(3_600);
 
 /// The arguments of a quota server.
@@ -48,18 +48,18 @@ pub struct Args {
     pub security: SecurityArgs,
 }
 
-/// When a debit is on disk.
+/// Time when a debit is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Before its reply.
     Always,
-    /// At most this much after its reply.
+    /// At most this long after its reply.
     Interval(Duration),
-    /// When the server stops, or when it needs the memory.
+    /// At the server's stop, or when it needs the memory.
     None,
 }
 
-/// The reason why a text is no durability.
+/// Reason why a text is not a durability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is none of always, interval:TIME with a time from 10ms to 10s such as interval:100ms, and none"
@@ -100,7 +100,7 @@ impl FromStr for Durability {
     }
 }
 
-/// The reason why a quota server stopped.
+/// Reason why a quota server stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Certificates, tokens or addresses cannot be used.
@@ -130,7 +130,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true for invalid arguments, with which another attempt fails as well.
+    /// Returns true for invalid arguments: another attempt would fail, too.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Security(_) | Self::NoTokens(_))

@@ -1,4 +1,5 @@
-//! The clock of the server: reads the clocks of the machine, and keeps in a file what the next process continues from.
+//! The clock of the server. Reads the clocks of the machine, and keeps a file so that the next
+//! process can continue.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,33 +15,30 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::store::OpenError;
 
-/// The file in the data directory, and its largest size in bytes.
 const FILE: &str = "clock";
 const FILE_BYTES_MAX: usize = 256;
-/// The file whose age tells when a version without a clock file saved last.
+/// File with a modification time that shows the last save of a version without a clock file.
 const SYNCED_FILE: &str = "synced";
-/// The time between two saves without a step.
+/// Interval of saves without a step.
 const SAVE_EVERY_MS: u64 = 60_000;
-/// The time between two readings of the boot time after which the wall clock in between says nothing.
+/// Maximum gap between two readings of the boot time. After a longer one the wall clock in between
+/// is read again.
 const PAUSE_MS: u64 = 100;
-/// The time that only the wall clock tells and that operators should hear of.
+/// Time known only from the wall clock that is long enough to tell operators.
 const UNSURE_MS: u64 = 3_600_000;
 
-/// The clock of one server.
 #[derive(Debug)]
 pub(crate) struct Clock {
     path: PathBuf,
     boot: Option<u128>,
     clock: RwLock<QuotaClock>,
     saved: Mutex<Option<SavedClock>>,
-    /// Steps of the wall clock so far.
     pub(crate) steps: AtomicU64,
-    /// 1 if this process began after long that only the wall clock told.
+    /// 1 if this process started after a long time that is known only from the wall clock.
     pub(crate) unsure: u64,
 }
 
 impl Clock {
-    /// Continues the clock of a data directory, which this process has locked.
     pub(crate) fn open(data: &Path) -> Result<Self, OpenError> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let boot = boot.and_then(|id| u128::from_str_radix(&id.trim().replace('-', ""), 16).ok());
@@ -75,7 +73,6 @@ impl Clock {
         Ok(opened)
     }
 
-    /// Returns the time, and follows the wall clock.
     pub(crate) fn now(&self) -> QuotaTime {
         let now = read(self.boot);
         let mut clock = *self.clock.read().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +91,8 @@ impl Clock {
         clock.at(now.boottime_ms)
     }
 
-    /// Saves what the next process continues from, if the wall clock stepped or the last save is old. Blocks.
+    /// Saves the state for the next process if the wall clock stepped or the last save is old.
+    /// Blocks.
     pub(crate) fn keep(&self) -> io::Result<()> {
         let now = self.clock.read().unwrap_or_else(PoisonError::into_inner).save(&read(self.boot));
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,22 +103,21 @@ impl Clock {
         if is_kept {
             return Ok(());
         }
-        // Before the attempt: a disk that fails is not asked each second.
+        // Set before the attempt, so that a failing disk is not tried each second.
         *saved = Some(now);
         drop(saved);
         atomic_file::replace(&self.path, encode(&now).as_bytes())
     }
 }
 
-/// Returns where the time of a new directory begins, or of one that a version without this file wrote by the wall clock:
-/// not before its last commit.
+/// Returns the start time of a new directory, or of one from a version without this file: not
+/// before its last commit by the wall clock.
 fn first(data: &Path, now: ClockReading) -> SavedClock {
     let synced = fs::metadata(data.join(SYNCED_FILE)).and_then(|file| file.modified());
     let synced_ms = synced.map_or(0, unix_ms);
     SavedClock { read: now, quota_ms: now.wall_ms.max(synced_ms) }
 }
 
-/// Reads the clocks. Where the process was paused in between, the wall clock is read again.
 fn read(boot: Option<u128>) -> ClockReading {
     loop {
         let boottime_ms = boottime_ms();
@@ -141,7 +138,6 @@ fn unix_ms(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes four numbers, the id of the boot as 0 if it is not known, and a sum over them.
 fn encode(saved: &SavedClock) -> String {
     let SavedClock { read: ClockReading { boot, boottime_ms, wall_ms }, quota_ms } = saved;
     let text = format!("{:x} {boottime_ms} {wall_ms} {quota_ms}", boot.unwrap_or(0));

@@ -1,4 +1,5 @@
-//! What each token took by `QUOTA.TAKE` and may give back: a token without the right to reset buckets must not fill them.
+//! Records what each token took by `QUOTA.TAKE` and may give back: a token without the right to
+//! reset buckets must not fill them.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -9,12 +10,13 @@ use foldhash::fast::RandomState;
 use crate::operation::{BucketName, Taken};
 
 const SHARDS: usize = 16;
-/// Buckets of one shard for which takes are remembered, over all tokens. Tokens of further ones cannot be given back.
+/// Buckets of one shard with remembered takes, over all tokens. Tokens of more buckets cannot be
+/// given back.
 const LEASES_PER_SHARD: usize = 16_384;
-/// The time that leases last where buckets are refilled more often: that of the client library.
+/// Lifetime of leases of buckets that are refilled more often: the same as in the client library.
 const LASTS_MS: u64 = 1_000;
 
-/// What tokens took and may give back. Clones share it.
+/// Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Leases {
     hasher: RandomState,
@@ -24,14 +26,14 @@ pub(crate) struct Leases {
 #[derive(Debug, Default)]
 struct Shard {
     leases: HashMap<u64, Lease, RandomState>,
-    /// The time before which nothing ended is looked for again.
+    /// Ended leases are not searched for before this time.
     full_until_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Lease {
     tokens: u64,
-    /// The refill of the bucket, after which tokens given back would come on top.
+    /// Refill of the bucket. Tokens given back later would be added on top.
     ends_ms: u64,
 }
 
@@ -43,7 +45,6 @@ impl Leases {
         (hash, shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes a take of the holder of a token.
     pub(crate) fn note(&self, holder: &str, bucket: &BucketName<'_>, taken: &Taken, now_ms: u64) {
         if taken.granted == 0 {
             return;
@@ -59,7 +60,8 @@ impl Leases {
             Lease { tokens: before.saturating_add(taken.granted), ends_ms: now_ms.saturating_add(lasts_ms) };
     }
 
-    /// Takes tokens that are given back from what the holder may give. Returns false if that is less.
+    /// Removes returned tokens from the amount that the holder may give. Returns false if it is too
+    /// small.
     pub(crate) fn give(&self, holder: &str, bucket: &BucketName<'_>, tokens: u64, now_ms: u64) -> bool {
         let (hash, mut shard) = self.shard(holder, bucket);
         let lease = shard.leases.get_mut(&hash).filter(|lease| now_ms < lease.ends_ms);
@@ -74,7 +76,6 @@ impl Leases {
 }
 
 impl Shard {
-    /// Makes room for a lease among those that have ended.
     fn has_room(&mut self, hash: u64, now_ms: u64) -> bool {
         if self.leases.len() < LEASES_PER_SHARD || self.leases.contains_key(&hash) {
             return true;

@@ -1,7 +1,8 @@
-//! The quota server of Plimsoll: exact token buckets behind the Redis protocol, with an embedded store.
+//! The quota server of Plimsoll: exact token buckets behind the Redis protocol, with an embedded
+//! store.
 //!
-//! `engine` holds the buckets in memory, in shards, and saves them through `store`. `resp` translates between the Redis
-//! protocol and `operation`, `admin` serves the admin port.
+//! `engine` holds the buckets in memory, in shards, and saves them through `store`. `resp`
+//! translates between the Redis protocol and `operation`, `admin` serves the admin port.
 #![forbid(unsafe_code)]
 
 pub mod admin;

@@ -1,45 +1,38 @@
-//! The operations on buckets, apart from the protocol that carries them.
+//! The operations on buckets, independent of the protocol.
 
 use plimsoll_core::quota::{GcraRate, QuotaRate, Refill, Session, Throttled};
 use smallvec::SmallVec;
 
 use crate::store::Kind;
 
-/// The bytes of a key, at most.
 pub(crate) const KEY_BYTES_MAX: usize = 512;
-/// The keys of one [`Operation::Take`], at most.
 pub(crate) const KEYS_PER_TAKE_MAX: usize = 64;
 
-/// An operation on one bucket, or on several at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     /// Takes up to `take` tokens: `RL.REDUCE`. Answered by [`Answer::Tokens`].
     Reduce {
         bucket: BucketName<'a>,
-        /// The caller's time in milliseconds; `None` for the server's clock.
+        /// Caller's time in milliseconds; `None` for the server's clock.
         at_ms: Option<u64>,
         take: u64,
-        /// Whether emptying the bucket begins a new phase.
+        /// True if emptying the bucket begins a new phase.
         refill: Refill,
     },
     /// Takes strictly, for a session: `RL.SESSIONIZE`. Answered by [`Answer::Session`].
-    Sessionize {
-        bucket: BucketName<'a>,
-        /// The caller's time in milliseconds; `None` for the server's clock.
-        at_ms: Option<u64>,
-        take: u64,
-    },
-    /// Decides by the generic cell rate algorithm: `CL.THROTTLE`. Answered by [`Answer::Throttled`]. The parameters are no
-    /// part of its key.
+    Sessionize { bucket: BucketName<'a>, at_ms: Option<u64>, take: u64 },
+    /// Decides by the generic cell rate algorithm: `CL.THROTTLE`. Answered by
+    /// [`Answer::Throttled`]. The parameters are not part of its key.
     Throttle { key: &'a [u8], rate: GcraRate, quantity: u64 },
     /// Takes from all of these buckets, or from none: `QUOTA.TAKE`. Answered by [`Answer::Taken`].
     Take(SmallVec<[Demand<'a>; 1]>),
-    /// Gives tokens of a lease back: `QUOTA.GIVE`. Answered by [`Answer::Tokens`], the tokens afterwards.
+    /// Gives tokens of a lease back: `QUOTA.GIVE`. Answered by [`Answer::Tokens`], the tokens
+    /// afterwards.
     Give { bucket: BucketName<'a>, tokens: u64 },
 }
 
 impl<'a> Operation<'a> {
-    /// Returns its buckets: their keys, and what tells those of one key apart.
+    /// Returns the keys of its buckets, and the kind that separates buckets of one key.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (&'a [u8], Kind)> {
         let of = |bucket: &BucketName<'a>| (bucket.key, Kind::Tokens(bucket.rate));
         let (one, several) = match self {
@@ -56,48 +49,40 @@ impl<'a> Operation<'a> {
 /// A token bucket: its parameters are a part of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BucketName<'a> {
-    /// The key, any bytes, at most [`KEY_BYTES_MAX`].
+    /// Any bytes, at most [`KEY_BYTES_MAX`].
     pub(crate) key: &'a [u8],
     pub(crate) rate: QuotaRate,
 }
 
-/// The tokens that a take demands of one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand<'a> {
     pub(crate) bucket: BucketName<'a>,
-    /// The tokens without which nothing is taken from any bucket.
+    /// Minimum tokens; with fewer, nothing is taken from any bucket.
     pub(crate) least: u64,
-    /// The tokens of a lease, which includes `least`; see [`plimsoll_core::quota::lease`].
+    /// Tokens of a lease, which includes `least`; see [`plimsoll_core::quota::lease`].
     pub(crate) wanted: u64,
 }
 
-/// The answer to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// A number of tokens.
     Tokens(u64),
-    /// The tokens before the take, and the start of the session.
     Session(Session),
-    /// The reply of a throttle.
     Throttled(Throttled),
-    /// For each demand what was taken.
     Taken(SmallVec<[Taken; 1]>),
 }
 
-/// The answer to one demand of a take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// The tokens taken: at least `least`, or 0 if any bucket had fewer.
+    /// Tokens taken: at least `least`, or 0 if any bucket had fewer.
     pub(crate) granted: u64,
-    /// The tokens that are left.
     pub(crate) remaining: u64,
-    /// The time until the next refill in milliseconds.
     pub(crate) refill_in_ms: u64,
-    /// The time until the bucket holds `least` tokens if nothing more is taken, in milliseconds; `None` if it never does.
+    /// Milliseconds until the bucket holds `least` tokens if nothing more is taken; `None` if it
+    /// never does.
     pub(crate) holds_in_ms: Option<u64>,
 }
 
-/// The reason why an operation has no answer. Nothing was granted.
+/// Reason why an operation has no answer. Nothing was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// The disk failed, or did not answer in time.

@@ -1,4 +1,5 @@
-//! A quota server from its start to its end: it opens the store and sockets, serves the ports, and saves what is left.
+//! A quota server from start to end: opens the store and sockets, serves the ports, and saves the
+//! balances.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +18,16 @@ use crate::engine::{Engine, Settings};
 use crate::leases::Leases;
 use crate::resp::{self, Counters, Port};
 
-/// The sockets of a quota server.
+/// Sockets of a quota server.
 #[derive(Debug)]
 pub struct Listeners {
-    /// The Redis protocol.
+    /// Redis protocol.
     pub resp: TcpListener,
     /// Metrics, health checks and the commands of operators.
     pub admin: TcpListener,
 }
 
-/// A quota server that is ready to serve.
+/// Quota server that is ready to serve.
 #[derive(Debug)]
 pub struct Server {
     engine: Engine,

@@ -75,17 +75,17 @@ fn parse_canary_by(text: &str) -> Result<CanaryBy, String> {
     }
 }
 
-/// The reason why a sidecar cannot start, or stopped.
+/// Reason why a sidecar cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An argument is not a valid name.
     #[error("{flag} `{name}`: {source}")]
     Name {
-        /// The flag of the argument.
+        /// Flag of the argument.
         flag: &'static str,
-        /// The value of the argument.
+        /// Value of the argument.
         name: String,
-        /// The rule that it breaks.
+        /// Rule that it breaks.
         source: InvalidName,
     },
     /// The flags of trust cannot be used.
@@ -96,7 +96,7 @@ pub enum Error {
         "--http {0} is not a loopback address, and its callers need tokens: give --tokens FILE, which `plimsoll tokens` makes"
     )]
     NoTokens(SocketAddr),
-    /// The limiter cannot be built of the arguments.
+    /// The limiter cannot be built from the arguments.
     #[error("{}", trust_in_flags(.0, "--zone or --service").unwrap_or_else(|| .0.to_string()))]
     Limiter(BuildError),
     /// The rules file cannot be read, or is not valid.
@@ -122,7 +122,7 @@ pub enum Error {
     Feed(#[from] FeedError),
 }
 
-// No source: its text names the methods of the library, and would follow that of the flags.
+// No source: its text names the methods of the library, and would follow the text with the flags.
 impl From<BuildError> for Error {
     fn from(error: BuildError) -> Self {
         Self::Limiter(error)
@@ -130,7 +130,7 @@ impl From<BuildError> for Error {
 }
 
 impl Error {
-    /// Returns true for invalid arguments or rules, with which another attempt fails as well.
+    /// Returns true for invalid arguments or rules: another attempt would fail, too.
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -1,10 +1,13 @@
-//! The sidecar of Plimsoll: a limiter behind ports, for proxies and for services that cannot embed it.
+//! The sidecar of Plimsoll: a limiter behind ports, for proxies and for services that cannot embed
+//! it.
 //!
-//! A sidecar is a client of its zone's aggregators like every service that embeds the limiter, and decides from the
-//! same cached directives. Envoy asks it over the rate limit service (RLS), other proxies and callers over HTTP.
+//! A sidecar is a client of its zone's aggregators like every service that embeds the limiter, and
+//! decides from the same cached directives. Envoy asks it over the rate limit service (RLS), other
+//! proxies and callers over HTTP.
 //!
-//! [`rules`] map requests to buckets and tenants and are pure. [`limits`] holds the limiter with the rules in force.
-//! `rls` and `http` translate between the protocols and [`limits`], `serve` owns sockets.
+//! [`rules`] map requests to buckets and tenants and are pure. [`limits`] holds the limiter with
+//! the current rules. `rls` and `http` translate between the protocols and [`limits`], `serve` owns
+//! sockets.
 #![forbid(unsafe_code)]
 
 mod admin;

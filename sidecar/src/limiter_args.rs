@@ -1,4 +1,4 @@
-//! The flags of a limiter in a process of its own, which the sidecar and the demo service share.
+//! The flags of a limiter in a separate process, shared by the sidecar and the demo service.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,7 +65,8 @@ pub struct LimiterArgs {
 }
 
 impl LimiterArgs {
-    /// Begins the limiter of a service. `default_name` is that of the instance unless a flag gives one.
+    /// Begins the limiter of a service. `default_name` is the instance's name unless a flag sets
+    /// one.
     ///
     /// # Errors
     /// When the address of the store of quotas is invalid.
@@ -89,7 +90,6 @@ impl LimiterArgs {
         Ok(builder)
     }
 
-    /// Returns the store of exact quotas, if there is one.
     fn quota_store(&self) -> Result<Option<QuotaStore>, QuotaStoreError> {
         let Some(address) = &self.quota_store else { return Ok(None) };
         let mut store = QuotaStore::new(address)?;
@@ -135,8 +135,9 @@ fn parse_cold_rps(text: &str) -> Result<(String, f64), String> {
     Ok((name.to_owned(), rps))
 }
 
-/// Returns the text of an error about addresses, trust or the store of quotas, with flags in place of the methods of the library; `None` for other errors.
-/// `identity` names the flags of the identity.
+/// Returns the text of an error about addresses, trust or the store of quotas, with flags in place
+/// of the methods of the library; `None` for other errors. `identity` names the flags of the
+/// identity.
 #[must_use]
 pub fn trust_in_flags(error: &BuildError, identity: &str) -> Option<String> {
     Some(match error {

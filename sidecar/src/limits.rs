@@ -1,4 +1,4 @@
-//! The limiter of a sidecar with the rules in force, which all its ports share.
+//! The limiter of a sidecar with its current rules, which all its ports share.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use plimsoll_client::{BucketError, Limiter};
 
 use crate::rules::{HttpTenant, Rules};
 
-/// The limiter and the rules in force. Clones share them.
+/// Limiter with its current rules. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Limits {
     inner: Arc<Inner>,
@@ -20,28 +20,28 @@ struct Inner {
     in_force: ArcSwap<InForce>,
 }
 
-/// Rules, and what requests over HTTP are compared with, bound to the limiter.
+/// Rules bound to the limiter, also for requests over HTTP.
 #[derive(Clone, Debug)]
 pub struct InForce {
-    /// The rules.
+    /// Current rules.
     pub rules: Rules,
-    /// The source of the keys of requests over HTTP.
+    /// Source of the keys of requests over HTTP.
     pub http: Http,
 }
 
-/// The source of the keys of requests over HTTP.
+/// Source of the keys of requests over HTTP.
 #[derive(Clone, Debug)]
 pub enum Http {
     /// Headers name the bucket and the cost.
     Headers {
-        /// The source of the tenant.
+        /// Source of the tenant.
         tenant: HttpTenant,
     },
     /// Rules compare method and path.
     Rules(middleware::Rules),
 }
 
-/// The reason why rules cannot be put in force.
+/// Reason why rules cannot be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsError {
     /// The limiter has no room for a bucket.
@@ -56,7 +56,8 @@ pub enum LimitsError {
 }
 
 impl Limits {
-    /// Joins a limiter with rules, and declares every bucket of the rules, so that directives arrive before traffic.
+    /// Joins a limiter with rules, and declares every bucket of the rules, so that directives
+    /// arrive before traffic.
     ///
     /// # Errors
     /// When the limiter has no room for a bucket.
@@ -71,16 +72,17 @@ impl Limits {
         &self.inner.limiter
     }
 
-    /// Returns the rules in force. Cheap: it takes no lock.
+    /// Returns the current rules. Cheap: it takes no lock.
     #[must_use]
     pub fn in_force(&self) -> Guard<Arc<InForce>> {
         self.inner.in_force.load()
     }
 
-    /// Puts other rules in force, for the requests that begin after it.
+    /// Replaces the rules for all later requests.
     ///
     /// # Errors
-    /// When the limiter has no room for a bucket. The rules in force then stay; buckets before that one are declared.
+    /// When the limiter has no room for a bucket. The old rules then stay; buckets before that one
+    /// are declared.
     pub fn replace(&self, rules: Rules) -> Result<(), LimitsError> {
         self.inner.in_force.store(Arc::new(InForce::bind(&self.inner.limiter, rules)?));
         Ok(())

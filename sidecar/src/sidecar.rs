@@ -1,5 +1,5 @@
-//! A sidecar from its start to its end: it opens files, begins the exchange with the aggregators, opens the ports once it
-//! knows its policies, and reports the last counts.
+//! A sidecar from start to end: opens files, begins the exchange with the aggregators, opens the
+//! ports once it knows its policies, and reports the last counts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,21 +25,22 @@ use crate::rules::{Reloads, Rules, RulesFile};
 use crate::serve::{Port, Ports, Protection, UnixSockets, is_beyond_loopback, serve_http1, serve_http2};
 use crate::{http, rls};
 
-/// The time that a request waits for the store of quotas: half of what Envoy waits for the sidecar by default.
+/// Maximum time that a request waits for the store of quotas: half of Envoy's default wait for the
+/// sidecar.
 const QUOTA_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// The sockets of a sidecar, besides those in the file system. Those of decisions are bound, and opened later.
+/// Sockets of a sidecar, without Unix sockets. The decision ports are bound, and opened later.
 #[derive(Debug)]
 pub struct Listeners {
-    /// The rate limit service.
+    /// Rate limit service.
     pub rls: TcpSocket,
-    /// Checks over HTTP.
+    /// HTTP checks.
     pub http: TcpSocket,
     /// Metrics, health checks and status.
     pub admin: TcpListener,
 }
 
-/// A sidecar that is ready to serve.
+/// Sidecar that is ready to serve.
 #[derive(Debug)]
 pub struct Sidecar {
     limits: Limits,
@@ -90,13 +91,13 @@ impl Sidecar {
         Ok(Self { limits, file, feed, security, sockets })
     }
 
-    /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled. Then it answers the requests in
-    /// progress and reports the last counts.
+    /// Waits for the policies of its buckets, and serves until `shutdown` is cancelled. Then it
+    /// answers the requests in progress and reports the last counts.
     ///
     /// # Errors
     /// When a socket cannot be listened on.
     pub async fn serve(self, listeners: Listeners, shutdown: CancellationToken) -> Result<(), Error> {
-        // A start that fails ends the limiter before its feed, which was never run.
+        // A failed start ends the limiter before its feed, which was never run.
         let Self { feed, limits, file, security, sockets } = self;
         let addresses =
             (listeners.rls.local_addr()?, listeners.http.local_addr()?, listeners.admin.local_addr()?);
@@ -177,7 +178,7 @@ impl Sidecar {
     }
 }
 
-/// Reports the last counts, which no decision follows.
+/// Reports the last counts. No decision follows.
 async fn flush(feed: FeedHandle) {
     let Flushed { unreported, .. } = feed.shutdown().await;
     if unreported > 0 {

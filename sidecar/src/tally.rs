@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count for each value of a label.
 #[derive(Debug)]
 pub(crate) struct Tally<const N: usize>([(&'static str, AtomicU64); N]);
 
@@ -11,17 +10,15 @@ impl<const N: usize> Tally<N> {
         Self(labels.map(|label| (label, AtomicU64::new(0))))
     }
 
-    /// Counts one at a place in the list of labels. Returns true for the first.
+    /// Increments the count at an index of the labels. Returns true for the first.
     pub(crate) fn add(&self, at: usize) -> bool {
         self.0.get(at).is_some_and(|(_, count)| count.fetch_add(1, Ordering::Relaxed) == 0)
     }
 
-    /// Returns the label at a place.
     pub(crate) fn label(&self, at: usize) -> &'static str {
         self.0.get(at).map_or("", |(label, _)| label)
     }
 
-    /// Returns the counts by label.
     pub(crate) fn rows(&self) -> [(&'static str, u64); N] {
         self.0.each_ref().map(|(label, count)| (*label, count.load(Ordering::Relaxed)))
     }

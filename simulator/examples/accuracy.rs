@@ -1,10 +1,10 @@
 //! Runs every scenario at both ticks with all seeds, and writes the tables of results into
-//! `docs/control-law.md`, with plots beside it: `cargo run --release -p plimsoll-simulator --example
-//! accuracy`.
+//! `docs/control-law.md`, with plots next to it: `cargo run --release -p plimsoll-simulator
+//! --example accuracy`.
 //!
-//! With arguments it runs only the scenarios with these prefixes and prints the tables: `... --example accuracy
-//! -- 02 14-controller 25d-groups-30/240`. `SEEDS=3` runs fewer seeds and prints the tables, too. Exit code 1:
-//! an expectation is not met.
+//! With arguments it runs only the scenarios with these prefixes and prints the tables: `...
+//! --example accuracy -- 02 14-controller 25d-groups-30/240`. `SEEDS=3` runs fewer seeds and prints
+//! the tables, too. Exit code 1: an expectation is not met.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -17,10 +17,8 @@ use plimsoll_simulator::{
 };
 
 const TICKS_MS: [u64; 2] = [500, 250];
-/// The markers around the tables in the document.
 const BEGIN: &str = "<!-- accuracy: begin -->";
 const END: &str = "<!-- accuracy: end -->";
-/// The scenarios with a plot.
 const DRAWN: [&str; 8] = [
     "02-step-up",
     "03-step-down",
@@ -32,16 +30,13 @@ const DRAWN: [&str; 8] = [
     "19-aggregator-restart",
 ];
 
-/// The results as rows of two tables.
 #[derive(Default)]
 struct Tables {
-    /// Rows of scenarios without variants.
     single: String,
-    /// The bounds of scenarios with variants.
     bounds: Vec<Bound>,
 }
 
-/// One bound that variants of a scenario share, with the largest value of them at each tick.
+/// A bound that variants of a scenario share, with its largest value at each tick.
 struct Bound {
     scenario: String,
     judgement: Judgement,
@@ -120,7 +115,7 @@ impl Tables {
         };
         let known = self.bounds.iter_mut().find(is_same);
         if let Some(bound) = known {
-            // An absent value is the least.
+            // `None` is below every value.
             bound.largest[tick] = [bound.largest[tick], value]
                 .into_iter()
                 .max_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
@@ -196,7 +191,6 @@ fn rate(value: Option<f64>) -> String {
     value.map_or("-".to_owned(), |value| format!("{value:.1} rps"))
 }
 
-/// Writes the tables between the markers of the document.
 fn write(path: &Path, tables: &str) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(path)?;
     let place = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);

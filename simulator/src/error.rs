@@ -6,19 +6,18 @@ use std::path::PathBuf;
 use plimsoll_policy::{Fault, PolicyError};
 use plotters::drawing::DrawingAreaErrorKind;
 
-/// A scenario that cannot be run.
+/// Scenario that cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// A file could not be read.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The scenario, or the policy in it or beside it, is not valid; the error lists every fault with its
-    /// place.
+    /// The scenario, or its policy, is not valid; the error lists every fault with its place.
     #[error(transparent)]
     Invalid(#[from] PolicyError),
 }
@@ -29,15 +28,15 @@ impl From<Box<Fault>> for ScenarioError {
     }
 }
 
-/// A run that cannot be drawn.
+/// Run that cannot be drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
     /// The file could not be written.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: io::Error,
     },
     /// The drawing failed.

@@ -3,32 +3,24 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// The purpose of a generator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     /// Phases, clocks, instance ids and reconnection times of processes.
     Processes,
-    /// Delays and losses.
     Network,
-    /// Arrivals.
     Traffic,
-    /// On and off times of Pareto sources.
     Sources,
-    /// Retries.
     Retries,
-    /// The coins of the clients.
     Coins,
-    /// The names that requests give.
     Names,
 }
 
-/// Creates the generator for `purpose` in the run with this seed.
 pub(crate) fn generator(seed: u64, purpose: Purpose) -> SmallRng {
     SmallRng::seed_from_u64(derive(seed, purpose as u64))
 }
 
-/// Derives a seed from a seed with the finaliser of SplitMix64 (Steele, Lea and Flood, 2014), which is a
-/// bijection.
+/// Derives a seed from a seed with the finaliser of SplitMix64 (Steele, Lea and Flood, 2014), which
+/// is a bijection.
 pub(crate) const fn derive(seed: u64, label: u64) -> u64 {
     let mut x = seed ^ label.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

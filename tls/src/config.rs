@@ -20,11 +20,11 @@ use crate::files::Pem;
 use crate::peer::Tier;
 use crate::verifier::{Accepted, OfClients, OfServers};
 
-/// Sessions that a child keeps for its next connections; rustls keeps 8 for each address.
+/// Maximum number of sessions that a child keeps; rustls keeps 8 for each address.
 const SESSIONS_MAX: usize = 256;
 
-/// Returns the configuration of an operator's command: the server is verified by the authorities of this file, and
-/// must be of this tier, so that a process of another one does not get the operator's token.
+/// Returns the configuration of an operator's command. The authorities of this file verify the
+/// server, which must be of this tier, so that no other process gets the operator's token.
 ///
 /// # Errors
 /// If the file cannot be used.
@@ -40,7 +40,6 @@ pub fn operator_client(ca: &Path, tier: Tier) -> Result<ClientConfig, Certificat
     Ok(config)
 }
 
-/// The authorities that peers are verified by.
 pub(crate) struct Trust {
     provider: Arc<CryptoProvider>,
     roots: Arc<RootCertStore>,
@@ -52,7 +51,7 @@ impl Trust {
         let provider = Arc::new(ring::default_provider());
         let roots = Arc::new(ca.authorities()?);
         let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
-            // A process has one certificate, so a list to choose by would be sent for nothing.
+            // A process has one certificate, so a list to choose by would be useless.
             .clear_root_hint_subjects()
             .build()
             .map_err(|error| ca.fault(Fault::Authority(Error::General(error.to_string()))))?;
@@ -63,7 +62,8 @@ impl Trust {
         &self.provider
     }
 
-    /// Verifies the chain of this process as its peers will, at the ends of connections that it has by its role.
+    /// Verifies the chain of this process as its peers will, at the ends of connections that its
+    /// role has.
     pub(crate) fn verify_own(
         &self,
         id: &PeerId,
@@ -83,7 +83,8 @@ impl Trust {
         Ok(())
     }
 
-    /// Returns the configuration of a parent's port, which asks for certificates of this trust domain.
+    /// Returns the configuration of a parent's port, which asks for certificates of this trust
+    /// domain.
     pub(crate) fn mutual_server(
         &self,
         own: Arc<SingleCertAndKey>,
@@ -97,13 +98,13 @@ impl Trust {
             .with_cert_resolver(own);
         config.alpn_protocols = vec![b"h2".to_vec()];
         config.ticketer = ticketer;
-        // A child opens one connection at a time, and gets another ticket with each.
+        // A child opens one connection at a time, and each gives it another ticket.
         config.send_tls13_tickets = 1;
         Ok(config)
     }
 
-    /// Returns the configuration of an admin port, which asks for no certificate. It must not share tickets with a
-    /// port that does: a session without a certificate could be resumed there.
+    /// Returns the configuration of an admin port, which asks for no certificate. It must not share
+    /// tickets with a port that does: a session without a certificate could be resumed there.
     pub(crate) fn admin_server(&self, own: Arc<SingleCertAndKey>) -> Result<ServerConfig, Error> {
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])?

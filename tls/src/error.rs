@@ -8,13 +8,14 @@ use plimsoll_core::exchange::PeerId;
 
 use crate::peer::PeerError;
 
-/// The reason why the files of certificates cannot be used. Its text has nothing of their content but identities.
+/// Reason why the certificate files cannot be used. Its text quotes nothing of their content except
+/// identities.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {fault}", path.display())]
 pub struct CertificatesError {
-    /// The file at fault.
+    /// File at fault.
     pub path: PathBuf,
-    /// The fault.
+    /// Fault of the file.
     pub fault: Fault,
 }
 
@@ -25,7 +26,7 @@ fn unreadable(error: &io::Error) -> &'static str {
     }
 }
 
-/// The fault of a file.
+/// Fault of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     /// The file is missing, too large or cannot be read.
@@ -43,7 +44,7 @@ pub enum Fault {
     /// The key belongs to another certificate.
     #[error("is not the key of the certificate in tls.crt: write all files of one issuance")]
     KeyMismatch,
-    /// A certificate in `ca.crt` is no authority.
+    /// A certificate in `ca.crt` is not an authority.
     #[error("has a certificate that is no authority: {0}")]
     Authority(rustls::Error),
     /// The chain does not lead to an authority.
@@ -61,12 +62,12 @@ pub enum Fault {
     /// The certificate has no usable identity.
     #[error("{0}")]
     Identity(PeerError),
-    /// The identity is another one than before.
+    /// The identity has changed.
     #[error("names {now} in place of {before}: a process keeps its identity, so restart it to change that")]
     OtherIdentity {
-        /// The identity in force.
+        /// Current identity.
         before: Box<PeerId>,
-        /// The identity of the new file.
+        /// Identity of the new file.
         now: Box<PeerId>,
     },
     /// The new certificate has expired.

@@ -1,4 +1,4 @@
-//! Causes of failed handshakes, as a label for metrics and as a text that names the remedy, at both ends.
+//! Causes of failed handshakes at both ends, as a metric label and as a text that names the remedy.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ const NOT_TLS: &str = "not_tls";
 const NO_ALPN: &str = "no_alpn";
 const OTHER: &str = "other";
 
-/// The cause of a failed handshake: the certificate that this end refused or the other end refused, or the protocol.
+/// Cause of a failed handshake: a certificate that either end refused, or the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandshakeFailure {
     label: &'static str,
@@ -40,7 +40,7 @@ impl HandshakeFailure {
         OTHER,
     ];
 
-    /// Finds the cause of an error of the handshake.
+    /// Finds the cause of a handshake error.
     pub fn of(error: &io::Error) -> Self {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
@@ -64,7 +64,7 @@ impl HandshakeFailure {
         }
     }
 
-    /// Returns the value of a metric label.
+    /// Returns the metric label.
     pub const fn label(&self) -> &'static str {
         self.label
     }
@@ -96,7 +96,7 @@ impl HandshakeFailure {
         Self { label, text: text.into() }
     }
 
-    /// The cause is the certificate of the peer.
+    /// The peer's certificate is the cause.
     fn refused(label: &'static str, cause: impl fmt::Display) -> Self {
         Self::new(label, format!("the peer's certificate is refused: {cause}"))
     }
@@ -115,7 +115,7 @@ impl HandshakeFailure {
                     format_args!("it becomes valid in {seconds} s: compare the clocks of both machines");
                 Self::refused(NOT_YET_VALID, cause)
             }
-            // Two authorities may have the same name: then the signature tells them apart.
+            // Two authorities may have the same name: then only the signature differs.
             E::UnknownIssuer | E::BadSignature => Self::refused(
                 UNKNOWN_AUTHORITY,
                 "it is not signed by an authority of ca.crt: issue it by one of these, or add its authority to \
@@ -137,7 +137,7 @@ impl HandshakeFailure {
         }
     }
 
-    /// The peer has refused: an alert is all that it says.
+    /// The peer has refused; an alert is all that it sends.
     fn of_alert(alert: AlertDescription) -> Self {
         use AlertDescription as A;
         let (label, cause) = match alert {
@@ -152,7 +152,8 @@ impl HandshakeFailure {
                  authority to ca.crt at both ends",
             ),
             A::UnsupportedCertificate => (WRONG_USAGE, "its extended key usage does not fit: issue it anew"),
-            // This process has refused a certificate of its own that has no identity.
+            // Not a missing identity: this process would have refused its own certificate without
+            // one.
             A::CertificateUnknown => (
                 FOREIGN_DOMAIN,
                 "the peer expects an identity of another trust domain; its log has the cause",

@@ -10,17 +10,16 @@ use rustls::{Error, RootCertStore};
 
 use crate::error::{CertificatesError, Fault};
 
-/// The certificate of a process with its chain, leaf first.
+/// Certificate of a process with its chain, leaf first.
 pub const CERTIFICATE_FILE: &str = "tls.crt";
-/// The key of a process.
+/// Key of a process.
 pub const KEY_FILE: &str = "tls.key";
-/// The authorities that peers are verified by.
+/// Authorities that verify peers.
 pub const CA_FILE: &str = "ca.crt";
 
-/// The largest file of certificates that is read.
 pub(crate) const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// The content of the files. It has no `Debug`, because it contains the key.
+/// Has no `Debug`, because it contains the key.
 pub(crate) struct Files {
     pub(crate) certificate: Pem,
     pub(crate) key: Pem,
@@ -33,13 +32,12 @@ impl Files {
         Ok(Self { certificate: read(CERTIFICATE_FILE)?, key: read(KEY_FILE)?, ca: read(CA_FILE)? })
     }
 
-    /// Returns the digest of each file, by which a change is noticed.
     pub(crate) fn digests(&self) -> Digests {
         Digests { certificate: self.certificate.digest(), key: self.key.digest(), ca: self.ca.digest() }
     }
 }
 
-/// The SHA-256 digests of the files.
+/// SHA-256 digests, which show a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Digests {
     pub(crate) certificate: [u8; 32],
@@ -47,7 +45,6 @@ pub(crate) struct Digests {
     pub(crate) ca: [u8; 32],
 }
 
-/// One file in PEM.
 pub(crate) struct Pem {
     pub(crate) path: PathBuf,
     bytes: Vec<u8>,
@@ -71,7 +68,7 @@ impl Pem {
         CertificatesError { path: self.path.clone(), fault }
     }
 
-    /// Returns the certificates, at least one.
+    /// Returns at least one certificate.
     pub(crate) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, CertificatesError> {
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
         // The error may quote a line of the file, which could be the wrong one.
@@ -85,7 +82,6 @@ impl Pem {
         PrivateKeyDer::from_pem_slice(&self.bytes).map_err(|_| self.fault(Fault::NoKey))
     }
 
-    /// Returns the authorities that peers are verified by.
     pub(crate) fn authorities(&self) -> Result<RootCertStore, CertificatesError> {
         let mut roots = RootCertStore::empty();
         for certificate in self.certificates()? {

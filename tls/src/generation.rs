@@ -1,4 +1,4 @@
-//! One set of certificates that was validated as a whole, and the configuration made of it.
+//! One set of certificates that was validated as a whole, and its configuration.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,29 +16,28 @@ use crate::files::{Digests, Files};
 use crate::peer::{Validity, identity};
 
 pub(crate) struct Generation {
-    /// Counts the sets that were in force, from 1.
+    /// Number of this set, from 1.
     pub(crate) number: u64,
     pub(crate) digests: Digests,
     pub(crate) id: PeerId,
     pub(crate) validity: Validity,
-    /// True if no authority of this set signs the own certificate.
+    /// True if no authority of this set signs this process's certificate.
     pub(crate) is_untrusted: bool,
     pub(crate) mutual_server: Arc<ServerConfig>,
     pub(crate) admin_server: Arc<ServerConfig>,
     pub(crate) child: Arc<ClientConfig>,
     own: Arc<CertifiedKey>,
-    /// Decrypts the sessions of earlier generations that had the same authorities.
+    /// Decrypts the sessions of earlier generations with the same authorities.
     ticketer: Arc<dyn ProducesTickets>,
 }
 
 impl Generation {
-    /// Validates the set that a process begins with. It may have expired: a service that starts again decides by
-    /// what it holds, and renewed files are taken when they are there.
+    /// Validates the first set of a process. It may have expired: a restarted service decides by
+    /// its stored directives, and takes renewed files as soon as they exist.
     pub(crate) fn first(files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
         Self::new(files, now, None)
     }
 
-    /// Validates the set that replaces this one.
     pub(crate) fn next(&self, files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
         let next = Self::new(files, now, Some(self))?;
         let fault = |fault| Err(files.certificate.fault(fault));
@@ -54,8 +53,8 @@ impl Generation {
         }
     }
 
-    /// Returns this set with the authorities of these files, which need not have signed its certificate: an authority
-    /// that was taken away must be refused whatever else is in the files.
+    /// Returns this set with the authorities of these files, which need not have signed its
+    /// certificate: a removed authority must be refused even if the other files are unusable.
     pub(crate) fn with_authorities(&self, files: &Files, now: SystemTime) -> Result<Self, CertificatesError> {
         let trust = Trust::new(&files.ca)?;
         let is_untrusted = verify(&trust, &self.own.cert, &self.id, now, self.validity).is_err();
@@ -90,7 +89,7 @@ impl Generation {
     ) -> Result<Self, Error> {
         let ticketer = match before {
             Some(before) if before.digests.ca == digests.ca => before.ticketer.clone(),
-            // Sessions of an authority that is trusted no longer must not be resumed.
+            // Sessions of a removed authority must not be resumed.
             _ => Ticketer::new()?,
         };
         let resolver = Arc::new(SingleCertAndKey::from(own.clone()));
@@ -113,7 +112,7 @@ impl Generation {
     }
 }
 
-/// Verifies the own chain. The validity of the leaf itself is left to the caller.
+/// Verifies this process's chain. The caller checks the validity of the leaf.
 fn verify(
     trust: &Trust,
     chain: &[CertificateDer<'_>],

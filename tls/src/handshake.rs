@@ -1,4 +1,4 @@
-//! Handshakes of both ends, which end with a verified peer or with the cause of the failure.
+//! Handshakes of both ends, which return a verified peer or the cause of the failure.
 
 use std::future::poll_fn;
 use std::io::{self, Read};
@@ -15,13 +15,13 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use crate::failure::HandshakeFailure;
 use crate::peer::Peer;
 
-/// Takes a connection on the port of a parent. The caller limits the time.
+/// Accepts a connection on the port of a parent. The caller limits the time.
 ///
-/// The certificate of a resumed session may have expired since it was verified. Such a peer is returned
-/// ([`Peer::is_expired`]), so that its streams can be ended with a text that it can read.
+/// The certificate of a resumed session may have expired since it was verified. Such a peer is
+/// returned ([`Peer::is_expired`]), so that its streams can be ended with a text that it can read.
 ///
 /// # Errors
-/// If the handshake fails, or its certificate or protocol is not that of a child.
+/// If the handshake fails, or the certificate or protocol is not a child's.
 pub async fn accept<IO>(
     config: Arc<ServerConfig>,
     io: IO,
@@ -36,11 +36,11 @@ where
 
 /// Opens a connection to a parent. The caller limits the time.
 ///
-/// Returns when the parent has accepted the certificate: a client of TLS 1.3 finishes its handshake before that, and
-/// would see a refusal as a stream that breaks.
+/// Returns when the parent has accepted the certificate: a TLS 1.3 client finishes its handshake
+/// before that, and would see a refusal as a broken stream.
 ///
 /// # Errors
-/// If the handshake fails at either end, or the parent's certificate or protocol is not that of a parent.
+/// If the handshake fails at either end, or the certificate or protocol is not a parent's.
 pub async fn connect<IO>(
     config: Arc<ClientConfig>,
     server: ServerName<'static>,
@@ -68,7 +68,7 @@ fn verified(session: &CommonState) -> Result<Peer, HandshakeFailure> {
     }
 }
 
-/// Reads until the server has sent its ticket, or data, which it sends only to a client that it accepts.
+/// Reads until the server has sent its ticket or data. It sends them only to an accepted client.
 fn poll_accepted<IO>(stream: &mut client::TlsStream<IO>, cx: &mut Context<'_>) -> Poll<io::Result<()>>
 where
     IO: AsyncRead + Unpin,
@@ -90,7 +90,7 @@ where
     }
 }
 
-/// The reader that rustls asks for, which would block where a task waits.
+/// Blocking reader that rustls needs; returns an error where a task would wait.
 struct Polled<'a, 'b, IO> {
     io: &'a mut IO,
     cx: &'a mut Context<'b>,

@@ -1,8 +1,8 @@
-//! Trust between the tiers: the certificates of a process, which are followed on disk, the identities in them, and
+//! Trust between the tiers: the certificates of a process, followed on disk, their identities, and
 //! the configuration of both ends of a connection.
 //!
-//! Peers are verified by their chain, their trust domain and their identity. Host names are not compared, because
-//! the addresses of processes change. TLS 1.3 alone is spoken.
+//! Peers are verified by their chain, their trust domain and their identity. Host names are not
+//! compared, because the addresses of processes change. TLS 1.3 is required.
 #![forbid(unsafe_code)]
 
 mod certificates;

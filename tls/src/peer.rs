@@ -7,19 +7,18 @@ use plimsoll_core::exchange::{InvalidPeerId, PeerId, PeerRole};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use webpki::{EndEntityCert, Error as WebpkiError, KeyUsage};
 
-/// The scheme of the URI that is an identity.
 const SCHEME: &str = "spiffe://";
 
-/// A peer whose certificate was verified.
+/// Peer with a verified certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its identity.
+    /// Identity of the peer.
     pub id: PeerId,
-    /// The end of its certificate's validity.
+    /// End of its certificate's validity.
     pub not_after: SystemTime,
 }
 
-/// The reason why a certificate gives no usable identity.
+/// Reason why a certificate gives no usable identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// There is no certificate.
@@ -42,33 +41,33 @@ pub enum PeerError {
         "{id} is not of the trust domain {expected}: issue the certificates of both ends with one trust domain"
     )]
     ForeignDomain {
-        /// The identity.
+        /// Identity in the certificate.
         id: PeerId,
-        /// The trust domain of this process.
+        /// Trust domain of this process.
         expected: String,
     },
-    /// The chain has more certificates than are verified.
+    /// The chain has too many certificates.
     #[error(
         "{intermediates} certificates follow the leaf, at most {max} may: leave out those that do not lead to a CA of \
          ca.crt"
     )]
     LongChain {
-        /// The certificates after the leaf.
+        /// Number of certificates after the leaf.
         intermediates: usize,
-        /// The most that are verified.
+        /// Maximum number that is verified.
         max: usize,
     },
     /// The certificate of the operator's peer names another tier than the command is for.
     #[error("{id} is no {}: check the address", expected.as_str())]
     OtherTier {
-        /// The identity.
+        /// Identity in the certificate.
         id: PeerId,
-        /// The tier that the command is for.
+        /// Tier that the command is for.
         expected: Tier,
     },
 }
 
-/// The tier whose admin port an operator calls.
+/// Tier of the admin port that an operator calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// The controller.
@@ -88,7 +87,6 @@ impl Tier {
         }
     }
 
-    /// Returns true if this identity is one of the tier.
     pub(crate) const fn has(self, id: &PeerId) -> bool {
         matches!(
             (self, id.role()),
@@ -109,14 +107,13 @@ impl Peer {
         Ok(Self { id, not_after: validity.not_after })
     }
 
-    /// Returns true if the certificate's validity is over. A resumed session does not verify the certificate again,
-    /// so both ends ask this after each handshake.
+    /// Returns true if the certificate has expired. A resumed session does not verify the
+    /// certificate again, so both ends ask this after each handshake.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         now > self.not_after
     }
 }
 
-/// Reads identity and validity of the leaf of a chain.
 pub(crate) fn identity(chain: Option<&[CertificateDer<'_>]>) -> Result<(PeerId, Validity), PeerError> {
     let leaf = chain.and_then(<[_]>::first).ok_or(PeerError::NoCertificate)?;
     let leaf = EndEntityCert::try_from(leaf).map_err(PeerError::Unreadable)?;
@@ -128,7 +125,6 @@ pub(crate) fn identity(chain: Option<&[CertificateDer<'_>]>) -> Result<(PeerId, 
     }
 }
 
-/// The time during which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) not_before: SystemTime,
@@ -136,8 +132,8 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Reads the validity by verifying at both ends of time: webpki reads the two times first, and gives them in its
-    /// errors alone.
+    /// Reads the validity by verifying at both ends of time: webpki reads the two times first, and
+    /// reveals them only in its errors.
     fn of(leaf: &EndEntityCert<'_>) -> Result<Self, PeerError> {
         let error_at = |seconds| {
             let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
@@ -182,7 +178,7 @@ mod tests {
     #[test]
     fn identity_and_validity_of_the_leaf_are_read() {
         let controller = "spiffe://a.example/plimsoll/controller";
-        // The last moment that a certificate can name is the end of the year 9999.
+        // A certificate can name no time after the year 9999.
         for seconds in [(0, 0), (0, 1), (1_000_000_000, 2_000_000_000), (4_102_444_800, 253_402_300_799)] {
             for uris in [&[controller][..], &["https://a.example", controller, "a:b"]] {
                 let chain = [leaf(uris, seconds), leaf(&[], (0, 1))];

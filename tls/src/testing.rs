@@ -14,29 +14,29 @@ use rcgen::{
 
 use crate::files::{CA_FILE, CERTIFICATE_FILE, KEY_FILE};
 
-/// The time during which a certificate is valid.
+/// Time during which a certificate is valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Validity {
-    /// The begin.
+    /// Start of the validity.
     pub not_before: SystemTime,
-    /// The end.
+    /// End of the validity.
     pub not_after: SystemTime,
 }
 
 impl Validity {
-    /// Began a minute ago and lasts for this time from now, in whole seconds.
+    /// Returns a validity from a minute ago until this time from now, in whole seconds.
     pub fn lasting(lifetime: Duration) -> Self {
         let now = SystemTime::now();
         Self { not_before: now - Duration::from_secs(60), not_after: now + lifetime }
     }
 
-    /// Ended a minute ago.
+    /// Returns a validity that ended a minute ago.
     pub fn ended() -> Self {
         let now = SystemTime::now();
         Self { not_before: now - Duration::from_secs(3_600), not_after: now - Duration::from_secs(60) }
     }
 
-    /// Begins in an hour.
+    /// Returns a validity that starts in an hour.
     pub fn to_come() -> Self {
         let now = SystemTime::now();
         Self { not_before: now + Duration::from_secs(3_600), not_after: now + Duration::from_secs(7_200) }
@@ -44,18 +44,18 @@ impl Validity {
 }
 
 impl Default for Validity {
-    /// An hour.
+    /// Lasts an hour.
     fn default() -> Self {
         Self::lasting(Duration::from_secs(3_600))
     }
 }
 
-/// The content of a certificate that is to be issued.
+/// Content of a certificate to issue.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The URI names.
+    /// URI names.
     pub uris: Vec<String>,
-    /// The validity.
+    /// Validity of the certificate.
     pub validity: Validity,
     /// Allows server authentication.
     pub server: bool,
@@ -66,9 +66,9 @@ pub struct Request {
 /// A certificate and its key in PEM.
 #[derive(Clone)]
 pub struct Leaf {
-    /// The content of `tls.crt`.
+    /// Content of `tls.crt`.
     pub certificate: String,
-    /// The content of `tls.key`.
+    /// Content of `tls.key`.
     pub key: String,
 }
 
@@ -76,9 +76,9 @@ pub struct Leaf {
 pub struct Authority {
     trust_domain: String,
     issuer: CertifiedIssuer<'static, KeyPair>,
-    /// The content of `ca.crt`.
+    /// Content of `ca.crt`.
     root: String,
-    /// The certificates between leaves and the root.
+    /// Certificates between leaves and the root.
     intermediate: String,
 }
 
@@ -118,7 +118,7 @@ impl Authority {
         Request { uris: vec![id.to_string()], validity, server: true, client: true }
     }
 
-    /// Issues a certificate, with a new key.
+    /// Issues a certificate with a new key.
     pub fn issue(&self, request: &Request) -> Leaf {
         let mut params = CertificateParams::default();
         params.subject_alt_names =
@@ -149,7 +149,7 @@ impl Authority {
         for (name, content) in
             [(CERTIFICATE_FILE, &leaf.certificate), (KEY_FILE, &leaf.key), (CA_FILE, &self.root)]
         {
-            // Each appears whole, and readable by the owner alone.
+            // Each is replaced as a whole, and readable only by the owner.
             atomic_file::replace(&directory.join(name), content.as_bytes()).unwrap();
         }
     }

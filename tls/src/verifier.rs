@@ -1,4 +1,5 @@
-//! The verifiers of both ends: the chain as rustls verifies it, then the identity in place of a host name.
+//! The verifiers of both ends: the chain as rustls verifies it, then the identity in place of a
+//! host name.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use rustls::{
 
 use crate::peer::{Peer, PeerError, Tier};
 
-/// The most certificates after the leaf. Issuers need one or two, and an unknown peer decides about the
-/// number of signatures that are verified.
+/// Maximum number of certificates after the leaf. Issuers need one or two; without a limit, an
+/// unknown peer decides how many signatures are verified.
 const INTERMEDIATES_MAX: usize = 4;
 
-/// Checks the length of a chain, before any signature is verified.
+/// Runs before any signature is verified.
 fn check_length(intermediates: &[CertificateDer<'_>]) -> Result<(), Error> {
     if intermediates.len() <= INTERMEDIATES_MAX {
         return Ok(());
@@ -31,10 +32,8 @@ fn refused(error: PeerError) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
-/// The identities that a verifier accepts.
 #[derive(Debug)]
 pub(crate) enum Accepted {
-    /// All of one trust domain.
     TrustDomain(String),
     /// A tier of any trust domain, for an operator, who has no identity.
     Tier(Tier),
@@ -55,7 +54,6 @@ impl Accepted {
     }
 }
 
-/// Verifies the certificates of clients.
 #[derive(Debug)]
 pub(crate) struct OfClients {
     pub(crate) chain: Arc<dyn ClientCertVerifier>,
@@ -101,7 +99,7 @@ impl ClientCertVerifier for OfClients {
     }
 }
 
-/// Verifies the certificates of servers, by their identity in place of their host name.
+/// Verifies servers by their identity in place of their host name.
 #[derive(Debug)]
 pub(crate) struct OfServers {
     pub(crate) roots: Arc<RootCertStore>,

@@ -1,21 +1,20 @@
-//! The measurement of single cold decisions: before each, a walk over a buffer evicts what earlier decisions
-//! left in the caches of the core.
+//! The measurement of single cold decisions: before each, a walk over a buffer evicts earlier data
+//! from the caches of the core.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use crate::rounds::{Candidate, median, spin};
 
-/// The walked bytes.
 const WALK: usize = 4 << 20;
-/// The decisions of a candidate in each round.
 const SINGLES: usize = 48;
 
-/// Nanoseconds of one decision, by candidate: the median over `rounds` rounds, for the keys of `order`.
+/// Nanoseconds of one decision, by candidate: the median over `rounds` rounds, for the keys of
+/// `order`.
 ///
-/// Each decision is timed alone, between two readings of the clock. A second candidate that decides nothing
-/// is measured in the same way and subtracted, so the clock and the loop are not in the figures. The
-/// tenant's name is read before, because a request's was.
+/// Each decision is timed separately, between two readings of the clock. A second candidate that
+/// decides nothing is measured in the same way and subtracted, so the clock and the loop are not in
+/// the figures. The tenant's name is read before, because a request's was.
 pub(crate) fn measure(
     candidates: &[Candidate<'_>],
     tenants: &[String],
@@ -38,7 +37,7 @@ pub(crate) fn measure(
     medians.into_iter().map(|ns| ns - nothing).collect()
 }
 
-/// Nanoseconds of one decision after a walk, with the readings of the clock.
+/// Includes the readings of the clock.
 fn single(candidate: &Candidate<'_>, tenants: &[String], key: u32, buffer: &mut [u64]) -> f64 {
     walk(buffer);
     black_box(tenants[key as usize].bytes().fold(0, u8::wrapping_add));
@@ -49,7 +48,6 @@ fn single(candidate: &Candidate<'_>, tenants: &[String], key: u32, buffer: &mut 
     from.elapsed().as_nanos() as f64
 }
 
-/// Writes to every cache line of the buffer.
 fn walk(buffer: &mut [u64]) {
     for word in buffer.iter_mut().step_by(64 / size_of::<u64>()) {
         *word = word.wrapping_add(1);

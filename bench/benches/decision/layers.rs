@@ -1,4 +1,5 @@
-//! A request to an axum handler that does nothing: without a layer, behind ours, and behind tower_governor.
+//! A request to an axum handler that does nothing: without a layer, behind ours, and behind
+//! tower_governor.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -24,7 +25,6 @@ use crate::rounds::{Candidate, Spin};
 pub(crate) const PATH: &str = "/orders";
 pub(crate) const TENANT: &str = "x-tenant";
 
-/// The key of tower_governor, as its documentation shows: the value of a header.
 #[derive(Clone, Debug)]
 pub(crate) struct TenantKey;
 
@@ -37,8 +37,8 @@ impl KeyExtractor for TenantKey {
     }
 }
 
-/// The service without a layer. Its state is set, so that axum prepares the routes once instead of for each
-/// request.
+/// The service without a layer. Its state is set, so that axum prepares the routes once instead of
+/// for each request.
 pub(crate) fn plain() -> Router {
     routes().with_state(())
 }
@@ -47,20 +47,17 @@ fn routes() -> Router {
     Router::new().route(PATH, get(|| async {}))
 }
 
-/// Our layer, by rules and with a guard that always admits.
 pub(crate) fn ours(ours: &Ours) -> PlimsollLayer {
     let tenant = Tenant::header(TENANT).unwrap();
     let rules = [Rule::bucket("guard-alone").path(PATH)];
     PlimsollLayer::new(Rules::new(ours.guarded(), tenant, rules).unwrap())
 }
 
-/// tower_governor's configuration, with more tokens than the benchmark can use.
 pub(crate) fn peer() -> GovernorConfig<TenantKey, governor::middleware::NoOpMiddleware> {
     let mut builder = GovernorConfigBuilder::default().key_extractor(TenantKey);
     builder.per_nanosecond(1).burst_size(u32::MAX).finish().unwrap()
 }
 
-/// Applies a layer to the routes, as documentation shows for most layers.
 pub(crate) fn on_routes<L>(layer: L) -> Router
 where
     L: Layer<axum::routing::Route> + Clone + Send + Sync + 'static,
@@ -71,7 +68,6 @@ where
     routes().layer(layer).with_state(())
 }
 
-/// Returns every service as a candidate, named as in the figures.
 pub(crate) fn all<'a>(of: &'a Ours, tenants: &[&'static str]) -> Vec<Candidate<'a>> {
     let (ours, peer) = (ours(of), GovernorLayer::new(peer()));
     let values: Vec<HeaderValue> = tenants.iter().map(|tenant| HeaderValue::from_static(tenant)).collect();
@@ -85,7 +81,6 @@ pub(crate) fn all<'a>(of: &'a Ours, tenants: &[&'static str]) -> Vec<Candidate<'
     ]
 }
 
-/// Makes a loop that passes requests to a service and drops the responses.
 fn calls<S, R>(service: S, tenants: Vec<HeaderValue>) -> Spin<'static>
 where
     S: Service<Request<Body>, Response = Response<R>, Error = Infallible> + Clone + Send + Sync + 'static,

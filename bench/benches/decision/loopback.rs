@@ -1,4 +1,4 @@
-//! Requests/s over HTTP/1.1 connections that are kept alive, on the loopback: one thread serves, another one
+//! Requests/s over kept-alive HTTP/1.1 connections on the loopback: one thread serves, another
 //! sends.
 
 use std::time::{Duration, Instant};
@@ -18,7 +18,6 @@ use crate::rounds::median;
 const CONNECTIONS: usize = 32;
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// Requests/s of each service: the median over `rounds` rounds.
 pub(crate) fn measure(ours: &Ours, rounds: usize) -> Vec<(String, f64)> {
     let server = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let sender = Builder::new_current_thread().enable_all().build().unwrap();
@@ -43,7 +42,6 @@ pub(crate) fn measure(ours: &Ours, rounds: usize) -> Vec<(String, f64)> {
     services.iter().map(|(name, _)| (*name).to_owned()).zip(figures.into_iter().map(median)).collect()
 }
 
-/// Serves in the background and returns the port.
 fn serve(runtime: &Runtime, service: Router) -> u16 {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -61,7 +59,8 @@ async fn connect(port: u16) -> Vec<TcpStream> {
     connections
 }
 
-/// Sends requests on all connections for a window, one after the other on each; returns the answers.
+/// Sends requests on all connections for a window, one after the other on each; returns the number
+/// of answers.
 async fn exchange(connections: &mut Vec<TcpStream>) -> usize {
     let until = Instant::now() + WINDOW;
     let mut open = JoinSet::new();

@@ -1,9 +1,9 @@
-//! The cost of one decision, beside other rate limiters in the same run: on one thread and on two, for one
-//! hot key and for ten thousand, with warm and with cold caches; and the cost of a layer before an axum
-//! handler.
+//! The cost of one decision, next to other rate limiters in the same run: on one thread and on two,
+//! for one hot key and for ten thousand, with warm and with cold caches; and the cost of a layer
+//! before an axum handler.
 //!
-//! Prints tables and bars, and writes the figures to `target/decision.json` for `./measure`. Arguments are
-//! parts of names: only candidates whose name contains one of them are measured.
+//! Prints tables and bars, and writes the figures to `target/decision.json` for `./measure`.
+//! Arguments are parts of names: only candidates with one of them in their name are measured.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)] // it measures or it stops
 
 mod cold;
@@ -23,10 +23,8 @@ const TENANTS: usize = 10_000;
 const ROUNDS: usize = 21;
 /// A layer's cost is the small difference of two figures, which needs more rounds.
 const REQUEST_ROUNDS: usize = 61;
-/// Decisions before the order of keys repeats.
 const ORDER: usize = 1 << 16;
 
-/// The tenants that requests ask for, in random order.
 fn evenly() -> Vec<u32> {
     let mut state = 7_u64;
     let mut draw = || {
@@ -45,7 +43,7 @@ fn main() {
     // Header values of requests share no reference count, which threads would contend for.
     let leaked: Vec<&'static str> = tenants.iter().map(|tenant| &*tenant.clone().leak()).collect();
     let evenly = evenly();
-    // As long as the order of many keys is, or the end of the order would be a part of the loop.
+    // As long as the order of many keys, or the end of the order would be a part of the loop.
     let hot = || vec![1_234; 1_024];
     let case = |threads, order: Vec<u32>| Case { threads, order };
     let cpu = figures::cpu();

@@ -14,7 +14,7 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 
 use crate::rounds::{Candidate, spin};
 
-/// The measured buckets: drop ratio, coin, and true for a guard.
+/// Measured buckets: drop ratio, coin, and true for a guard.
 const BUCKETS: [(&str, f64, Coin, bool); 5] = [
     ("open", 0.0, Coin::Dithered, false),
     ("independent", 0.5, Coin::Coherent, false),
@@ -23,10 +23,9 @@ const BUCKETS: [(&str, f64, Coin, bool); 5] = [
     ("guard alone", 0.0, Coin::Dithered, true),
 ];
 
-/// A limiter for each measured bucket: the names of the others would take room in the caches.
+/// A limiter for each measured bucket: the names of the others would take space in the caches.
 pub(crate) struct Ours(Vec<Measured>);
 
-/// A limiter with a directive for one bucket, and the handles of every tenant.
 struct Measured {
     limiter: Limiter,
     bucket: BucketHandle,
@@ -91,7 +90,6 @@ impl Ours {
         Self((0..BUCKETS.len()).map(|which| Measured::new(which, tenants)).collect())
     }
 
-    /// Returns the limiter of the bucket with a guard alone.
     pub(crate) fn guarded(&self) -> &Limiter {
         &self.0[4].limiter
     }

@@ -13,7 +13,6 @@ use throttlecrab::AdaptiveStore;
 
 use crate::rounds::{Candidate, spin};
 
-/// Returns every peer, over the same tenants.
 pub(crate) fn all(tenants: &[String]) -> Vec<Candidate<'_>> {
     vec![governor(tenants), governor_direct(), throttlecrab(tenants), limitador(tenants), textbook(tenants)]
 }

@@ -1,35 +1,33 @@
-//! The measurement of a few nanoseconds on a busy machine: in short windows, in interleaved rounds, and only
-//! from windows without preemption.
+//! The measurement of a few nanoseconds on a busy machine: in short windows, in interleaved rounds,
+//! and only from windows without preemption.
 
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// The target length of a window, short so that most are not preempted.
+/// Target length of a window, short so that most are not preempted.
 const WINDOW: Duration = Duration::from_millis(3);
-/// The attempts at a window without preemption before the last one counts.
+/// Maximum attempts at a window without preemption; then the last one counts.
 const TRIES: usize = 25;
-/// The share of the longer window in which both threads must have run.
+/// Minimum share of the longer window with both threads running.
 const OVERLAP: f64 = 0.85;
 
 /// Makes a number of decisions for the given keys, cyclically; returns the number of admitted ones.
 pub(crate) type Spin<'a> = Box<dyn Fn(&[u32], u64) -> u64 + Sync + 'a>;
 
-/// A limiter to measure.
 pub(crate) struct Candidate<'a> {
     pub(crate) name: &'static str,
     pub(crate) spin: Spin<'a>,
 }
 
-/// One workload.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) threads: usize,
-    /// The key of each decision, cyclically.
     pub(crate) order: Vec<u32>,
 }
 
-/// Makes a loop around `decide` by monomorphization, so that only the loop is called through a pointer.
+/// Makes a loop around `decide` by monomorphization, so that only the loop is called through a
+/// pointer.
 pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
     Box::new(move |order, times| {
         let mut admitted = 0;
@@ -45,7 +43,6 @@ pub(crate) fn spin<'a>(decide: impl Fn(usize) -> bool + Sync + 'a) -> Spin<'a> {
     })
 }
 
-/// Nanoseconds for one decision: the median over `rounds` rounds, by candidate and case.
 pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usize) -> Vec<Vec<f64>> {
     let mut figures: Vec<Vec<Vec<f64>>> = vec![vec![Vec::new(); cases.len()]; candidates.len()];
     let mut times: Vec<Vec<u64>> = candidates.iter().map(|_| vec![1_000; cases.len()]).collect();
@@ -64,7 +61,6 @@ pub(crate) fn measure(candidates: &[Candidate<'_>], cases: &[Case], rounds: usiz
     figures.into_iter().map(|cases| cases.into_iter().map(median).collect()).collect()
 }
 
-/// The median of at least one figure.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     figures[figures.len() / 2]

@@ -8,7 +8,6 @@ use super::report::Report;
 use super::{LIMIT, SETTLE, WINDOW, limit_error, sum};
 use crate::fleet::{BUCKET, Fleet, policy};
 
-/// The offered load, as multiples of the limit.
 const FACTORS: [f64; 2] = [3.0, 10.0];
 
 pub(crate) fn measure(report: &mut Report) {
@@ -19,7 +18,6 @@ pub(crate) fn measure(report: &mut Report) {
     wrk(&fleet, report);
 }
 
-/// Overloads the fleet with `plimsoll load`.
 fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
     fleet.start_load(factor * f64::from(LIMIT));
     sleep(SETTLE);
@@ -44,7 +42,6 @@ fn open_loop(fleet: &mut Fleet, factor: f64, report: &mut Report) {
     report.row(&title, "0", failed.to_string(), failed == 0.0);
 }
 
-/// Overloads the fleet with wrk, an independent closed-loop caller.
 fn wrk(fleet: &Fleet, report: &mut Report) {
     let what = "as much as wrk can offer: admitted over 20 s against the limit";
     let callers: Result<Vec<_>, _> = fleet

@@ -1,5 +1,5 @@
-//! Counts after failures: although an aggregator and the controller are killed, no request is counted twice,
-//! and few requests stay unconfirmed.
+//! Counts after failures: no request is counted twice although an aggregator and the controller are
+//! killed, and few requests stay unconfirmed.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use crate::books::{Books, RPS, Run, run};
 
 const CLIENTS: usize = 200;
 const LASTS: Duration = Duration::from_secs(60);
-/// The traffic that two kills may leave unconfirmed: for each, the decisions of two roll-up intervals of 500
-/// ms and of the 200 ms that reports are on their way.
+/// Traffic that two kills may leave unconfirmed: for each, the decisions of two roll-up intervals
+/// of 500 ms and of the 200 ms that reports are on their way.
 const UNCONFIRMED_MAX: Duration = Duration::from_millis(2 * (2 * 500 + 200));
 
 pub(crate) fn measure(report: &mut Report) {

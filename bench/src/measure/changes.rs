@@ -17,7 +17,6 @@ pub(crate) fn measure(report: &mut Report) {
     kill(&fleet, report);
 }
 
-/// Measures the time from saving half the limit to its effect on admitted requests.
 fn reload(fleet: &Fleet, report: &mut Report) {
     let half = f64::from(LIMIT) / 2.0;
     let saved = Instant::now();
@@ -35,7 +34,8 @@ fn reload(fleet: &Fleet, report: &mut Report) {
     fleet.save_policy(&policy(LIMIT, "enforce", false));
 }
 
-/// Measures the time from saving the kill switch to the last refusal, and checks the shadow that follows it.
+/// Measures the time from saving the kill switch to the last refusal, and checks the shadow that
+/// follows it.
 fn kill(fleet: &Fleet, report: &mut Report) {
     sleep(SETTLE);
     let saved = Instant::now();

@@ -1,5 +1,5 @@
-//! The time from a kill command to a thousand clients: through the controller, and through their aggregator
-//! while no controller runs.
+//! The time from a kill command to a thousand clients: through the controller, and through their
+//! aggregator while no controller runs.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,10 +10,9 @@ use super::report::Report;
 use crate::process::{Process, run, until};
 
 const STREAMS: usize = 1_000;
-/// A policy for the bucket of `plimsoll-bench streams`.
 const POLICY: &str =
     "buckets: { streams: { limit: 1000, mode: enforce } }\nrollout: { require_gates: false }\n";
-/// The number of kills timed through each tier; the worst of them counts.
+/// Number of kills timed through each tier; the worst of them counts.
 const TIMES: u64 = 5;
 
 pub(crate) fn measure(report: &mut Report) {
@@ -54,8 +53,8 @@ fn row(report: &mut Report, how: &str, took: Vec<[f64; 2]>) {
     report.row(&title, "p99 <= 1 s, last <= 2 s", figure, p99 <= 1_000.0 && last <= 2_000.0);
 }
 
-/// Kills, and ends the kill. Returns the milliseconds from the start of the command until 99 %, and all, of
-/// the clients had applied it.
+/// Kills, and ends the kill. Returns the milliseconds from the start of the command until 99 %, and
+/// all, of the clients had applied it.
 fn kill(tool: &Process, admin: &[&str], before: u64) -> [f64; 2] {
     let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3;
     output(&[&["kill", "on", "--reason", "measured"], admin].concat());
@@ -65,7 +64,6 @@ fn kill(tool: &Process, admin: &[&str], before: u64) -> [f64; 2] {
     ["p99_at_ms", "last_at_ms"].map(|figure| applied[figure].as_f64().unwrap() - began)
 }
 
-/// Waits until every client holds a kill generation.
 fn until_all_hold(tool: &Process, generation: u64) -> Value {
     until("every client to apply the kill", || {
         let kill = tool.output_lines().pop()?["aggregators"][0]["kill"].clone();

@@ -1,5 +1,5 @@
-//! `plimsoll-bench measure`: real processes in real time, each figure beside its bar. It is no test, because
-//! its figures depend on the machine and on what else runs there.
+//! `plimsoll-bench measure`: real processes in real time, each figure with its bar. It is not a
+//! test, because its figures depend on the machine and on its other load.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a measurement that fails stops the program
 
 mod accuracy;
@@ -25,11 +25,9 @@ use clap::builder::PossibleValuesParser;
 use crate::fleet::Rates;
 use report::{FROZEN, FUZZ, HEADROOM, QUOTA, Report, SCALE, SIDECAR, SOAK, TENANTS, TLS};
 
-/// The limit of the measured bucket, in requests/s.
+/// Requests/s.
 const LIMIT: u32 = 1_000;
-/// The span of averages.
 const WINDOW: Duration = Duration::from_secs(20);
-/// The time that the system has to settle after a change, before it is measured.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// The arguments of `plimsoll-bench measure`.
@@ -48,7 +46,6 @@ pub(crate) struct Args {
 
 type Measure = fn(&mut Report);
 
-/// The parts of the measurements, each with its own processes.
 const PARTS: [(&str, Measure); 20] = [
     ("accuracy", accuracy::measure),
     ("shadow", shadow::measure),
@@ -89,17 +86,15 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     report.verdict()
 }
 
-/// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The error of the admitted requests against the limit, relative to it.
+/// Error of the admitted requests against the limit, relative to it.
 fn limit_error(rates: &Rates) -> f64 {
     rates.admitted / f64::from(LIMIT) - 1.0
 }
 
-/// The sum of a figure over the summaries of all load generators.
 fn sum(summaries: &[serde_json::Value], figure: &str) -> f64 {
     summaries.iter().filter_map(|summary| summary[figure].as_f64()).sum()
 }

@@ -1,5 +1,5 @@
-//! Outages: a tier is killed under load for a minute and restarted. Protection continues, and every request
-//! is answered.
+//! Outages: a tier is killed under load for a minute and restarted. Protection continues, and every
+//! request is answered.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,11 +9,10 @@ use super::{LIMIT, SETTLE, WINDOW, limit_error, sum};
 use crate::fleet::{Fleet, latest_rates, policy};
 use crate::process::until;
 
-/// The offered load in requests/s.
+/// Requests/s.
 pub(crate) const OFFERED: f64 = 3_500.0;
-/// The length of an outage.
 const OUTAGE: Duration = Duration::from_secs(60);
-/// The span over which the least protection is looked for.
+/// Span for the minimum of protection.
 const MOMENT: Duration = Duration::from_secs(1);
 
 pub(crate) fn measure(report: &mut Report) {
@@ -22,7 +21,6 @@ pub(crate) fn measure(report: &mut Report) {
     aggregator(&mut fleet, report);
 }
 
-/// Kills the controller and restarts it on its saved state.
 fn controller(fleet: &mut Fleet, report: &mut Report) {
     let epoch = fleet.status().unwrap()["epoch"].as_u64();
     fleet.start_load(OFFERED);
@@ -46,7 +44,6 @@ fn controller(fleet: &mut Fleet, report: &mut Report) {
     rows(fleet, report, "controller", &during, &back);
 }
 
-/// Kills one of the two aggregators and restarts it without any state.
 fn aggregator(fleet: &mut Fleet, report: &mut Report) {
     fleet.start_load(OFFERED);
     sleep(SETTLE);
@@ -67,17 +64,16 @@ fn aggregator(fleet: &mut Fleet, report: &mut Report) {
     rows(fleet, report, "aggregator", &during, &back);
 }
 
-/// The protection over a span of time.
 pub(crate) struct Watch {
-    /// The smallest share of refused requests in any second.
+    /// Minimum share of refused requests in any second.
     least_refused: f64,
-    /// The largest number of admitted requests in any second, as a multiple of the limit.
+    /// Maximum number of admitted requests in any second, as a multiple of the limit.
     pub(crate) most_admitted: f64,
     /// Relative error of the admitted requests against the limit over the last 20 s.
     error: f64,
 }
 
-/// Watches the services until the closure, called with the time since the start, returns true.
+/// Samples the services until the closure, called with the time since the start, returns true.
 pub(crate) fn watch(fleet: &Fleet, mut is_over: impl FnMut(Duration) -> bool) -> Watch {
     let begin = fleet.sample();
     let mut samples = vec![begin];

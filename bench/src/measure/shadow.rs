@@ -1,5 +1,5 @@
-//! Shadow and canary near the limit: the share of requests that are or would be refused equals the share that
-//! enforcement refuses.
+//! Shadow and canary near the limit: the share of requests that are or would be refused equals the
+//! share that enforcement refuses.
 
 use std::thread::sleep;
 
@@ -11,9 +11,8 @@ use super::{LIMIT, SETTLE, WINDOW};
 use crate::fleet::{BUCKET, Fleet};
 use crate::process::{Process, http_get};
 
-/// The offered load, as multiples of the limit.
 const FACTORS: [f64; 3] = [0.9, 1.05, 3.0];
-/// The largest error of the share, in percentage points.
+/// In percentage points.
 const ERROR_MAX: f64 = 0.5;
 
 pub(crate) fn measure(report: &mut Report) {
@@ -43,8 +42,8 @@ pub(crate) fn measure(report: &mut Report) {
     }
 }
 
-/// Starts fleets until one has instances inside and outside the cohort. Instances are named after their
-/// ports, which are random.
+/// Starts fleets until one has instances inside and outside the cohort. Instances are named after
+/// their ports, which are random.
 pub(super) fn fleet(policy: &str) -> Fleet {
     let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of(BUCKET) };
     loop {
@@ -59,11 +58,12 @@ pub(super) fn fleet(policy: &str) -> Fleet {
     }
 }
 
-/// The decisions of all services so far: offered, refused, would-dropped; guards included.
+/// Decisions of all services so far: offered, refused, would-dropped; guards included.
 fn decided(fleet: &Fleet) -> [f64; 3] {
     let page = |service: &Process| http_get(service.address("listen"), "/metrics").1;
     let pages: Vec<String> = fleet.services().map(page).collect();
-    // All decisions; refused ones (`guard_drop` ends in `drop`, too); ones that would have been refused.
+    // All decisions; refused ones (`guard_drop` ends in `drop`, too); ones that would have been
+    // refused.
     let kinds: [fn(&str) -> bool; 3] = [
         |_| true,
         |line| line.contains("drop\"") && !line.contains("would_drop\""),

@@ -8,12 +8,9 @@ use super::report::Report;
 use super::{LIMIT, sum};
 use crate::fleet::{Fleet, policy};
 
-/// The offered load before and after the surge, as multiples of the limit.
 const FROM: f64 = 0.8;
 const TO: f64 = 10.0;
-/// The time from the start of the load to the surge.
 const CALM: Duration = Duration::from_secs(10);
-/// The time watched before the surge, and in all.
 const BEFORE: Duration = Duration::from_secs(3);
 const WATCHED: Duration = Duration::from_secs(18);
 

@@ -1,26 +1,23 @@
-//! Prepared commands of a load: the bytes of every batch are built before the load begins, so that a sender does nothing
-//! but send and count.
+//! Prepared commands of a load: the bytes of every batch are built before the load begins, so that
+//! a sender only sends and counts.
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 
-/// A limit that no load reaches, so that every command is a debit.
+/// Limit that no load reaches, so that every command is a debit.
 pub(super) const MAX: u64 = 1_000_000_000;
-/// The time of a refill in seconds: none falls into a run.
+/// In seconds: no refill happens in a run.
 const EVERY_S: u64 = 3_600;
 
-/// Batches of commands, all of one length in commands.
 #[derive(Debug)]
 pub(super) struct Commands {
     bytes: Vec<u8>,
-    /// The beginning of each batch, and the end of the last.
+    /// Start of each batch, and end of the last.
     starts: Vec<usize>,
-    /// The commands of a batch.
     pipeline: usize,
 }
 
-/// The way to ask a server for one token.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     /// `RL.REDUCE` of a quota server.
@@ -30,8 +27,8 @@ pub(super) enum Ask {
 }
 
 impl Commands {
-    /// At least `least` commands on `keys` keys in random order. Where there are as many commands as keys, each key is in
-    /// one of them.
+    /// At least `least` commands on `keys` keys in random order. If there are as many commands as
+    /// keys, each key is in one of them.
     pub(super) fn new(ask: &Ask, keys: u64, pipeline: usize, least: usize) -> Self {
         let mut rng = SmallRng::seed_from_u64(keys);
         let batches = least.div_ceil(pipeline);
@@ -47,24 +44,20 @@ impl Commands {
         Self { bytes, starts, pipeline }
     }
 
-    /// The commands of a batch.
     pub(super) const fn pipeline(&self) -> usize {
         self.pipeline
     }
 
-    /// The number of batches.
     pub(super) const fn batches(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The bytes of a batch.
     pub(super) fn batch(&self, at: usize) -> &[u8] {
         &self.bytes[self.starts[at]..self.starts[at + 1]]
     }
 }
 
 impl Ask {
-    /// Appends a command that takes one token of a key.
     pub(super) fn push(&self, key: u64, to: &mut Vec<u8>) {
         let key = format!("{{tenant-{key:08}}}:api");
         let max = MAX.to_string();
@@ -78,7 +71,6 @@ impl Ask {
     }
 }
 
-/// Appends a command as an array of bulk strings.
 pub(super) fn push(to: &mut Vec<u8>, arguments: &[&str]) {
     to.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
     for argument in arguments {

@@ -1,4 +1,4 @@
-//! `kill -9` under load, 200 times for each durability: what is granted twice.
+//! `kill -9` under load, 200 times for each durability: the double grants.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::crashes::Crashes;
 use crate::measure::report::Report;
 
 const KILLS: u64 = 200;
-/// The buckets, and about as many grants before a kill.
+/// Number of buckets, and about as many grants before a kill.
 const BUCKETS: usize = 2_000;
 const GRANTS: u64 = 20_000;
 

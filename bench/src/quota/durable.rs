@@ -1,5 +1,5 @@
-//! The cost of durability: callers that wait for the disk, beside callers that do not. Servers and load share all cores: a commit
-//! is work beside that of the operations.
+//! The cost of durability: callers that wait for the disk, next to callers that do not. Servers and
+//! load share all cores: a commit competes with the operations.
 
 use std::fs::File;
 use std::io::Write;
@@ -21,18 +21,17 @@ const DURING: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_millis(300);
 const KEYS: u64 = 10_000;
 const PREPARED: usize = 200_000;
-/// The least share of what the disk, or the processor, allows.
+/// Minimum share of the possible rate of the disk, or of the processor.
 const LEAST: f64 = 0.7;
-/// The writes whose syncs are timed apart from a server, and their bytes.
+/// Number of writes for timing syncs without a server, and their bytes.
 const PROBES: usize = 2_000;
 const PROBE_BYTES: usize = 4_096;
 
-/// One round with a number of callers.
 struct Round {
     always: Replies,
     interval: Replies,
     redis: Replies,
-    /// The median time of a sync in the round of `always`, in seconds, as the server measures it.
+    /// Median time of a sync in the round of `always`, in seconds, as the server measures it.
     sync_s: f64,
     commits: f64,
 }
@@ -88,7 +87,7 @@ fn add_rows(report: &mut Report, callers: usize, rounds: &[Round]) {
     report.row(&format!("{callers} callers: errors"), "0", errors.to_string(), errors == 0);
 }
 
-/// The histogram of syncs on a metrics page: upper bounds in seconds, and counts up to each.
+/// Histogram of syncs on a metrics page: upper bounds in seconds, and counts up to each.
 struct Syncs(Vec<(f64, f64)>);
 
 impl Syncs {
@@ -115,7 +114,7 @@ impl Syncs {
         self.0.last().map_or(0.0, |last| last.1)
     }
 
-    /// The median, as if the syncs between two bounds were evenly spread.
+    /// Median, as if the syncs between two bounds were evenly spread.
     fn median_s(&self) -> f64 {
         let half = self.count() / 2.0;
         let mut below = (0.0, 0.0);
@@ -129,7 +128,8 @@ impl Syncs {
     }
 }
 
-/// The median time of a sync of a file in the directory of temporary files, where the servers have their data.
+/// Median time of a sync of a file in the directory of temporary files, where the servers have
+/// their data.
 fn sync_probe() -> Duration {
     let mut file = tempfile::tempfile().unwrap();
     let mut sync = |_| {

@@ -1,5 +1,5 @@
-//! The load on a server of the Redis protocol: connections that send a prepared batch, wait for its replies, and send the
-//! next. It is the same for a quota server and for Redis.
+//! The load on a server of the Redis protocol: connections that send a prepared batch, wait for its
+//! replies, and send the next. It is the same for a quota server and for Redis.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,45 +15,38 @@ use tokio::task::JoinSet;
 use super::commands::Commands;
 use crate::sidecar::cores::{LOAD, on, on_core};
 
-/// The longest time of a reply that the histogram keeps, in microseconds.
 const LONGEST_US: u64 = 60_000_000;
-/// The bytes that are read at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The connections of a load, and its time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) connections: usize,
-    /// The core of the load; `None` for any.
+    /// Core of the load; `None` for any.
     pub(super) core: Option<usize>,
-    /// The time before the measured one.
+    /// Time before the measured time.
     pub(super) warm_up: Duration,
     pub(super) during: Duration,
 }
 
-/// The replies of a load within the measured time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replies {
     pub(super) per_second: f64,
     pub(super) median_us: f64,
     pub(super) p99_us: f64,
-    /// Replies that are errors, at any time.
+    /// Error replies, at any time.
     pub(super) errors: u64,
 }
 
-/// The counts of one connection.
 struct Counted {
     replies: u64,
     errors: u64,
-    /// The time from a batch to its last reply, in microseconds.
     took: Histogram<u64>,
 }
 
-/// Sends commands for some time.
 pub(super) fn send(to: SocketAddr, commands: &Arc<Commands>, shape: Shape) -> Replies {
     let counted = on(shape.core, || {
         let commands = Arc::clone(commands);
-        // A thread of its own inherits the core.
+        // A separate thread inherits the core.
         thread::spawn(move || runtime().block_on(run(to, commands, shape))).join().unwrap()
     });
     let total = counted.into_iter().reduce(|mut total, each| {
@@ -71,7 +64,8 @@ pub(super) fn send(to: SocketAddr, commands: &Arc<Commands>, shape: Shape) -> Re
     }
 }
 
-/// Sends every batch over some connections, again while some of it is refused, and returns the number of refusals.
+/// Sends every batch over some connections, again while some of it is refused, and returns the
+/// number of refusals.
 pub(super) fn send_all(to: SocketAddr, commands: &Arc<Commands>, connections: usize) -> u64 {
     on_core(LOAD, || {
         let commands = Arc::clone(commands);
@@ -142,7 +136,6 @@ async fn run(to: SocketAddr, commands: Arc<Commands>, shape: Shape) -> Vec<Count
     tasks.join_all().await
 }
 
-/// A connection, and the error replies that it has received.
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -180,7 +173,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts the replies that end in the first bytes of the buffer.
     fn count(&mut self, read: usize) -> usize {
         let mut ended = 0;
         for byte in &self.buffer[..read] {

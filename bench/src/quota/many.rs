@@ -15,14 +15,14 @@ use crate::sidecar::cores::{LOAD, SERVER};
 use crate::streams::process::resident_bytes;
 
 const BUCKETS: u64 = 10_000_000;
-/// The buckets after which memory is compared: they fill the cache.
+/// Number of buckets before memory is compared: they fill the cache.
 const FEW: u64 = 2_000_000;
 const REDIS_BUCKETS: u64 = 1_000_000;
-/// The cache, less than the buckets need.
+/// Smaller than the buckets need.
 const CACHE_MIB: u64 = 128;
 const CONNECTIONS: usize = 16;
 const PIPELINE: usize = 100;
-/// The growth of memory from few buckets to many, at most, and the time of a restart.
+/// Maximum growth of memory from few buckets to many, and maximum time of a restart.
 const GROWTH_MAX: f64 = 1.25;
 const RESTART_MAX: Duration = Duration::from_secs(5);
 
@@ -67,7 +67,7 @@ pub(super) fn measure(report: &mut Report) {
     redis(report);
 }
 
-/// The memory of Redis with the same buckets, all of which it holds in memory.
+/// Memory of Redis with the same buckets, all in memory.
 fn redis(report: &mut Report) {
     let redis = Redis::start(Persistence::Nothing, Some(SERVER));
     let empty = resident_bytes(redis.process.id()).unwrap();
@@ -77,7 +77,6 @@ fn redis(report: &mut Report) {
     report.note("memory of each bucket in Redis", format!("{each:.0} bytes"));
 }
 
-/// Takes once from each of the first buckets, and returns the takes/s.
 fn fill(server: &Server, buckets: u64) -> f64 {
     let commands = Arc::new(Commands::new(&Ask::Reduce, buckets, PIPELINE, buckets as usize));
     let began = Instant::now();
@@ -92,7 +91,7 @@ fn resident(server: &Server) -> f64 {
     resident_bytes(server.process.id()).unwrap() as f64 / 1024.0 / 1024.0
 }
 
-/// The bytes of the data on disk, once they do not change any more.
+/// Bytes of the data on disk, once they are stable.
 fn disk(server: &Server) -> f64 {
     let mut before = None;
     until("the store to be at rest", || {
@@ -102,7 +101,6 @@ fn disk(server: &Server) -> f64 {
     })
 }
 
-/// The bytes that the files below a directory occupy.
 fn allocated(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
 
@@ -116,7 +114,7 @@ fn allocated(path: &Path) -> u64 {
 }
 
 impl Server {
-    /// Kills the server, starts it again, and returns the time until it answers rightly.
+    /// Kills the server, starts it again, and returns the time until it answers correctly.
     fn restart_after_kill(&mut self) -> Duration {
         self.process.kill_9();
         let began = Instant::now();

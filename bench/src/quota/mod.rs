@@ -1,5 +1,5 @@
-//! The quota server beside Redis with the same token bucket as a script: rate and latency, what durability costs, and
-//! ten million buckets.
+//! The quota server next to Redis with the same token bucket as a script: rate and latency, the
+//! cost of durability, and ten million buckets.
 
 mod commands;
 mod crash;
@@ -30,10 +30,9 @@ pub(crate) fn measure(report: &mut Report) {
     shared::measure(report);
 }
 
-/// A quota server, with its data in a directory of its own.
 struct Server {
     process: Process,
-    /// The core that it runs on; `None` for any.
+    /// Core that it runs on; `None` for any.
     core: Option<usize>,
     directory: tempfile::TempDir,
     flags: Vec<String>,
@@ -55,7 +54,6 @@ impl Server {
     }
 }
 
-/// Takes one token of a key over a connection of its own, and returns the tokens before.
 fn ask(address: SocketAddr, ask: &Ask, key: u64) -> u64 {
     let mut command = Vec::new();
     ask.push(key, &mut command);

@@ -10,10 +10,9 @@ use super::commands::{Ask, push};
 use crate::process::{Process, until};
 use crate::sidecar::cores::on;
 
-/// A bucket that is refilled on its phase, by the clock of the server: what `RL.REDUCE` does.
+/// Refilled on its phase, by the clock of the server, like `RL.REDUCE`.
 const SCRIPT: &str = include_str!("bucket.lua");
 
-/// A Redis on the core of the server, with the script loaded.
 pub(super) struct Redis {
     pub(super) process: Process,
     pub(super) address: SocketAddr,
@@ -21,7 +20,6 @@ pub(super) struct Redis {
     _directory: TempDir,
 }
 
-/// The writes of a Redis to disk.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Persistence {
     Nothing,
@@ -62,7 +60,6 @@ fn load(address: SocketAddr) -> Option<String> {
     lines.next()?.ok()
 }
 
-/// Returns true if Redis is installed.
 pub(super) fn is_installed() -> bool {
     let version = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
     version.is_ok_and(|status| status.success())

@@ -1,4 +1,5 @@
-//! Four sidecars that use up a quota of 10,000 a hundred times, with faults of every kind: what is admitted and lost.
+//! Four sidecars that use up a quota of 10,000 a hundred times, with faults of every kind: admitted
+//! requests and lost tokens.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ const FAULTS: [(&str, Fault); 7] = [
     ("store stalls of 20 ms", Fault::StoreStalls(Duration::from_millis(20))),
     ("store stalls of 60 ms", Fault::StoreStalls(Duration::from_millis(60))),
 ];
-/// The part of all debited tokens that may be lost.
+/// Part of all debited tokens that may be lost.
 const LOST_MAX: f64 = 0.001;
 
 pub(super) fn measure(report: &mut Report) {
     let mut sidecars = Sidecars::start();
     let mut lost = 0;
     for (name, fault) in FAULTS {
-        // Of a sidecar that dies, and of answers that a dying store does not send.
+        // Tokens of a sidecar that dies, and of answers that a dying store does not send.
         let lost_max = match fault {
             Fault::SidecarKilled => LEASE,
             Fault::StoreKilled => LEASE * SIDECARS as u64,

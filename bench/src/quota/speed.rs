@@ -1,4 +1,5 @@
-//! Rate and latency of a quota server and of Redis, which take turns on one core while the load has the other.
+//! Rate and latency of a quota server and of Redis, which take turns on one core while the load has
+//! the other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,21 +13,18 @@ use crate::measure::median;
 use crate::measure::report::Report;
 use crate::sidecar::cores::{LOAD, SERVER};
 
-/// The number of rounds, of which the median counts, and the time of each server in a round.
+/// Number of rounds (the median counts) and time of each server in a round.
 const ROUNDS: usize = 5;
 const DURING: Duration = Duration::from_secs(2);
 const WARM_UP: Duration = Duration::from_millis(300);
 const CONNECTIONS: usize = 50;
-/// The commands of a batch where they are pipelined.
 const PIPELINE: usize = 32;
-/// Prepared commands, at least.
 const PREPARED: usize = 200_000;
-/// The keys of the loads that are compared: those that are busy at a time.
+/// Keys of the compared loads: as many as are busy at a time.
 const KEYS: u64 = 10_000;
-/// Keys of which hardly any is asked twice between two commits, so that each debit is a row on disk.
+/// So many keys that hardly any is used twice between two commits, so each debit is a row on disk.
 const MANY_KEYS: u64 = 1_000_000;
 
-/// A server under load, by its name.
 struct Target {
     name: &'static str,
     address: SocketAddr,
@@ -53,7 +51,7 @@ pub(super) fn measure(report: &mut Report) {
     }
 }
 
-/// Asks for each key once, so that no round creates buckets.
+/// Takes from each key once, so that no round creates buckets.
 fn fill(target: &Target, keys: u64) {
     let all = Arc::new(Commands::new(&target.ask, keys, 100, keys as usize));
     let errors = send_all(target.address, &all, CONNECTIONS);
@@ -62,7 +60,6 @@ fn fill(target: &Target, keys: u64) {
     }
 }
 
-/// The replies of each target in each round.
 fn rounds(targets: &[Target; 3], keys: u64, pipeline: usize) -> Vec<[Replies; 3]> {
     let shape = Shape { connections: CONNECTIONS, core: Some(LOAD), warm_up: WARM_UP, during: DURING };
     let least = PREPARED.max(keys as usize);

@@ -1,13 +1,14 @@
-//! Cores for servers and for load: without them the scheduler decides how much of a core the server gets.
+//! Cores for servers and for load: without them the scheduler decides how much of a core the server
+//! gets.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The core of the measured server, and the one of load and control plane.
+/// Core of the measured server, and core of load and control plane.
 pub(crate) const SERVER: usize = 0;
 pub(crate) const LOAD: usize = 1;
 
-/// Starts processes on one core: children inherit the core of the thread that starts them. On a machine without this
-/// core they run anywhere.
+/// Starts processes on one core: children inherit the core of the starting thread. On a machine
+/// without this core they run anywhere.
 pub(crate) fn on_core<T>(core: usize, start: impl FnOnce() -> T) -> T {
     let before = sched_getaffinity(None).unwrap();
     let mut only = CpuSet::new();
@@ -18,7 +19,6 @@ pub(crate) fn on_core<T>(core: usize, start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Starts processes on one core, or on any.
 pub(crate) fn on<T>(core: Option<usize>, start: impl FnOnce() -> T) -> T {
     match core {
         Some(core) => on_core(core, start),

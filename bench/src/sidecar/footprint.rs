@@ -33,7 +33,6 @@ pub(super) fn measure(report: &mut Report) {
     }
 }
 
-/// The cores that a process uses while something runs.
 fn cores_over(process: &Process, run: impl FnOnce()) -> f64 {
     let (began, before) = (Instant::now(), processor_time(process.id()).unwrap());
     run();

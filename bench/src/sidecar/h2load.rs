@@ -14,12 +14,9 @@ use tempfile::TempDir;
 
 use super::cores::{LOAD, on_core};
 
-/// The time before the measured one.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// The method of the rate limit service.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
-/// The requests of a load, all alike.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     path: &'static str,
@@ -30,25 +27,26 @@ pub(super) struct Requests {
     body: Option<PathBuf>,
 }
 
-/// The answers of a run with a log, within the measured time.
+/// Answers of a run with a log, within the measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Answers {
     pub(super) per_second: f64,
     pub(super) p99_us: f64,
-    /// Answers with another status than 200, 204, 403 and 429, and requests without an answer.
+    /// Answers with a status except 200, 204, 403 and 429, and requests without an answer.
     pub(super) failed: usize,
 }
 
-/// The answers of a run without a log.
+/// Answers of a run without a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Throughput {
     pub(super) per_second: f64,
-    /// Requests without an answer, and answers that say that the server failed.
+    /// Requests without an answer, and answers with a server error.
     pub(super) failed: f64,
 }
 
 impl Requests {
-    /// Requests to the rate limit service: one descriptor with a bucket and a tenant, on 4 connections with 64 streams.
+    /// Requests to the rate limit service: one descriptor with a bucket and a tenant, on 4
+    /// connections with 64 streams.
     pub(super) fn rls(directory: &TempDir, bucket: &str) -> Self {
         let entry = |key: &str, value: &str| Entry { key: key.to_owned(), value: value.to_owned() };
         let entries = vec![entry("bucket", bucket), entry("tenant", "acme")];
@@ -66,7 +64,6 @@ impl Requests {
         Self { path: SHOULD_RATE_LIMIT, connections: 4, at_a_time: 64, flags, body: Some(body) }
     }
 
-    /// `POST /v1/check` on 32 connections.
     pub(super) fn check(directory: &TempDir, bucket: &str) -> Self {
         let body = directory.path().join(format!("check-{bucket}"));
         fs::write(&body, format!(r#"{{"bucket":"{bucket}","tenant":"acme"}}"#)).unwrap();
@@ -74,7 +71,6 @@ impl Requests {
         Self { path: "/v1/check", connections: 32, at_a_time: 1, flags, body: Some(body) }
     }
 
-    /// `GET /nginx` as nginx sends it, on 32 connections.
     pub(super) fn nginx(bucket: &str) -> Self {
         let headers = [
             format!("x-plimsoll-bucket: {bucket}"),
@@ -87,18 +83,17 @@ impl Requests {
         Self { path: "/nginx", connections: 32, at_a_time: 1, flags, body: None }
     }
 
-    /// Sends as many requests as the server answers, for some time. Nothing but the load runs on its core.
+    /// Sends as many requests as the server answers, for some time. Only the load runs on its core.
     pub(super) fn send(&self, to: SocketAddr, during: Duration) -> Throughput {
         let output = on_core(LOAD, || self.command(to, during).output()).unwrap();
         Throughput::of(&String::from_utf8_lossy(&output.stdout)).unwrap()
     }
 
-    /// Does the same, and logs each answer, which costs the load about as much as the request.
+    /// Sends and logs each answer, which costs the load about as much as the request.
     pub(super) fn send_and_log(&self, to: SocketAddr, during: Duration) -> Answers {
         self.send_with(to, during, &[])
     }
 
-    /// Sends requests at a rate in requests/s, for some time.
     pub(super) fn send_at(&self, rate: usize, to: SocketAddr, during: Duration) -> Answers {
         self.send_with(to, during, &["--rps".to_owned(), (rate / self.connections).to_string()])
     }
@@ -128,7 +123,6 @@ impl Requests {
 }
 
 impl Throughput {
-    /// Reads the summary that h2load prints at its end.
     fn of(summary: &str) -> Option<Self> {
         let line = |name: &str| summary.lines().find_map(|line| line.strip_prefix(name));
         let count = |line: &str, name: &str| {
@@ -143,7 +137,8 @@ impl Throughput {
 }
 
 impl Answers {
-    /// Reads the log of a run: a line for each answer with its start, its status and its duration in microseconds.
+    /// Reads the log of a run: a line for each answer with its start, its status and its duration
+    /// in microseconds.
     fn of(log: &str, during: Duration) -> Self {
         let mut took = Vec::new();
         let mut failed = 0;
@@ -160,7 +155,6 @@ impl Answers {
     }
 }
 
-/// Returns true if h2load is installed.
 pub(super) fn is_installed() -> bool {
     Command::new("h2load")
         .arg("--version")

@@ -1,4 +1,5 @@
-//! One limit over two services with the client, Envoy with a sidecar and nginx with a sidecar, and a kill of all.
+//! One limit over two services with the client, Envoy with a sidecar and nginx with a sidecar, and
+//! a kill of all.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -13,7 +14,7 @@ const LIMIT: u32 = 1_000;
 const OFFERED: u32 = 3 * LIMIT;
 const SETTLE: Duration = Duration::from_secs(10);
 const WINDOW_S: f64 = 20.0;
-/// The time without a refusal after which a kill has reached all, and the number of kills.
+/// Time without a refusal that shows the kill has reached all, and number of kills.
 const QUIET: Duration = Duration::from_secs(2);
 const KILLS: usize = 3;
 
@@ -87,7 +88,8 @@ fn kills(fleet: &Mixed, report: &mut Report) {
     report.row(&title, "<= 1 s", figure, worst <= Duration::from_secs(1));
 }
 
-/// The path of a program: of the search path, where Debian installs servers, or where `./test` puts tools.
+/// Path of a program: in the search path, where Debian installs servers, or where `./test` puts
+/// tools.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let more = [PathBuf::from("/usr/sbin"), root().join("target/tools")];

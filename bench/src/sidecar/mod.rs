@@ -1,5 +1,5 @@
-//! A sidecar beside servers that do nothing, its memory and processor time, and a fleet that is limited by clients
-//! and by sidecars together.
+//! A sidecar next to servers that do nothing, its memory and processor time, and a fleet that is
+//! limited by clients and by sidecars together.
 
 pub(crate) mod cores;
 mod footprint;
@@ -16,13 +16,12 @@ use crate::measure::report::Report;
 use crate::process::Process;
 use cores::{LOAD, SERVER, on_core};
 
-/// The bucket that admits all, and the one that refuses half.
+/// Bucket that admits all requests, and bucket that refuses half.
 const OPEN: &str = "open";
 const HALF: &str = "half";
-/// A limit that nothing reaches, in requests/s.
 const NO_LIMIT: f64 = 1e9;
 
-/// A controller and an aggregator on the core of the load, and a sidecar on a core of its own.
+/// A controller and an aggregator on the core of the load, and a sidecar on another core.
 struct Limited {
     _controller: Process,
     _aggregator: Process,
@@ -60,7 +59,6 @@ impl Limited {
         Self { _controller: controller, _aggregator: aggregator, sidecar, directory }
     }
 
-    /// Limits the bucket `half`.
     fn limit_half(&self, limit: f64) {
         let swap = self.directory.path().join(".policy.yaml.swp");
         fs::write(&swap, policy(limit)).unwrap();
@@ -68,7 +66,7 @@ impl Limited {
     }
 }
 
-/// A policy without gates and guardrails, so that a limit takes effect at once.
+/// A policy without gates and guardrails, so that a limit takes effect immediately.
 fn policy(half: f64) -> String {
     format!(
         "buckets:\n  {OPEN}: {{ limit: {NO_LIMIT:.0}, mode: enforce }}\n  {HALF}: {{ limit: {half:.0}, mode: enforce }}\n\

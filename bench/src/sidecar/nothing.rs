@@ -1,5 +1,5 @@
-//! `plimsoll-bench nothing`: a tonic service and an axum handler that do nothing, to compare the ports of a sidecar
-//! with. They run on the same runtime as `plimsoll`.
+//! `plimsoll-bench nothing`: a tonic service and an axum handler that do nothing, for comparison
+//! with the ports of a sidecar. They run on the same runtime as `plimsoll`.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -32,7 +32,6 @@ pub(crate) struct Args {
     http: SocketAddr,
 }
 
-/// A rate limit service that admits every request.
 #[derive(Debug)]
 struct Nothing;
 
@@ -46,7 +45,6 @@ impl RateLimitService for Nothing {
     }
 }
 
-/// Runs the command to its end.
 pub(crate) fn main(args: Args) -> ExitCode {
     tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
     match shutdown::run_until_signal(|shutdown| run(args, shutdown)) {

@@ -1,5 +1,5 @@
-//! Throughput and p99 of a sidecar beside servers that do nothing, which take turns on one core while the load has
-//! the other.
+//! Throughput and p99 of a sidecar next to servers that do nothing, which take turns on one core
+//! while the load has the other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,17 +12,15 @@ use crate::measure::report::Report;
 use crate::process::{Process, http_get};
 use crate::streams::process::processor_time;
 
-/// The number of rounds, of which the median counts, and the time of each server in a round.
+/// Number of rounds (the median counts) and time of each server in a round.
 const ROUNDS: usize = 5;
 const DURING: Duration = Duration::from_secs(2);
-/// The warm-up of h2load.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// The least throughput of the rate limit service and of HTTP, and the greatest p99, as ratios.
+/// Minimum throughput of the rate limit service and of HTTP, and maximum p99, as ratios.
 const RLS_MIN: f64 = 0.85;
 const HTTP_MIN: f64 = 0.80;
 const P99_MAX: f64 = 1.2;
 
-/// A server in one round.
 #[derive(Clone, Copy)]
 struct Turn {
     throughput: Throughput,
@@ -64,7 +62,6 @@ pub(super) fn measure(report: &mut Report) {
     }
 }
 
-/// The decided and the refused requests of a sidecar so far.
 fn refusals(sidecar: &Process) -> [f64; 2] {
     let (_, page) = http_get(sidecar.address("admin"), "/metrics");
     ["", "result=\"drop\""].map(|label| metric(&page, "plimsoll_decisions_total", label))

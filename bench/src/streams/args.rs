@@ -71,7 +71,6 @@ pub(crate) struct Args {
     pub(super) duration: Option<Duration>,
 }
 
-/// An aggregator and the number of streams to open to it.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) url: String,
@@ -79,7 +78,7 @@ pub(super) struct Target {
 }
 
 impl Args {
-    /// The way to a target for one client, with a TLS session cache of its own.
+    /// Returns the way to a target for one client, with a separate TLS session cache.
     pub(super) fn dial(&self, target: &Target) -> anyhow::Result<Dial> {
         let security = match &self.certs {
             Some(directory) => Security::Mutual(Certificates::open(directory)?),

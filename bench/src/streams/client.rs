@@ -22,14 +22,14 @@ use super::kills::Kills;
 use super::propagation::Propagation;
 use super::storm::Storm;
 
-/// Keys of a client besides one for each tenant in the directives.
+/// Keys of a client in addition to one for each tenant in the directives.
 const KEYS_SPARE: usize = 4;
-/// Keys of a client for each name that it decides for: of busy names, light ones, and some that are free.
+/// Keys of a client for each of its names: busy names, light ones, and some that are free.
 const KEYS_PER_NAME: usize = 3;
 /// Name number `x^SKEW` of all, for x evenly in 0..1.
 const SKEW: i32 = 3;
 
-/// The shared counts of the clients of one aggregator.
+/// Shared counts of the clients of one aggregator.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) propagation: Propagation,
@@ -38,46 +38,39 @@ pub(crate) struct Clients {
     pub(crate) storm: Storm,
     pub(crate) connected: AtomicUsize,
     pub(crate) lost: AtomicU64,
-    /// Decided requests.
     pub(crate) asked: AtomicU64,
     pub(crate) admitted: AtomicU64,
 }
 
-/// The requests that a client decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// The tenants in the directives, of which it decides for one.
+    /// Tenants in the directives. It decides for one of them.
     pub(crate) tenants: usize,
-    /// Unlisted names of its own and buckets, for which it decides instead.
+    /// Unlisted names and buckets of this client. With them, it ignores the directives' tenants.
     pub(crate) names: Option<(usize, usize)>,
-    /// Requests/s.
     pub(crate) rps: f64,
-    /// Time from the first report on; `None` is for ever.
+    /// Time from the first report on; `None` is forever.
     pub(crate) lasts: Option<Duration>,
 }
 
-/// A client, driven by its stream.
 #[derive(Debug)]
 pub(crate) struct Client {
     limiter: Limiter,
     subscription: Subscription,
-    /// The keys that it decides for.
     targets: Vec<(BucketHandle, String)>,
     rng: SmallRng,
     load: Load,
     /// Requests that are due and not yet decided, below 1.
     due: f64,
     reported: Option<MonoTime>,
-    /// Time for which it has decided requests.
     asked_for: Duration,
     clients: Arc<Clients>,
-    /// The latest decision that it has applied.
+    /// Latest decision that it has applied.
     applied: u64,
     kill: KillGeneration,
 }
 
 impl Client {
-    /// Creates client `number`.
     pub(crate) fn new(number: usize, load: Load, clients: Arc<Clients>) -> anyhow::Result<Self> {
         let mut instance = [0; 16];
         getrandom::fill(&mut instance)?;
@@ -115,18 +108,15 @@ impl Client {
         })
     }
 
-    /// The limiter and a bucket for decisions on another thread.
     pub(crate) fn bucket(&self) -> Option<(Limiter, BucketHandle)> {
         self.targets.first().map(|(bucket, _)| (self.limiter.clone(), bucket.clone()))
     }
 
-    /// Refills its guards, and decides what is due.
     pub(crate) fn tick(&mut self, now: MonoTime) {
         self.subscription.on_tick(now);
         self.decide_due(now);
     }
 
-    /// Decides the requests that are due since the last report, also those of a time without a stream.
     fn decide_due(&mut self, now: MonoTime) {
         let since = self.reported.replace(now).map_or(Duration::ZERO, |last| now.since(last));
         if self.load.lasts.is_some_and(|lasts| self.asked_for >= lasts) {
@@ -168,7 +158,8 @@ impl Child for Client {
         }
         if let Some(number) = decision.and_then(decision_of).filter(|number| *number > self.applied) {
             self.applied = number;
-            // The first directives of a stream are not pushed, so their age is no propagation time.
+            // The first directives of a stream are not pushed, so their age is not a propagation
+            // time.
             if pushed && applied.is_ok() {
                 self.clients.propagation.on_applied(number, Instant::now());
             }

@@ -1,5 +1,5 @@
-//! The controller whose decisions are timed. It runs in this process, so that one clock times both the
-//! decision and its application.
+//! The controller that makes the timed decisions. It runs in this process, so that one clock times
+//! both the decision and its application.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,12 +18,10 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// The bucket that all clients decide for.
 pub(crate) const BUCKET: &str = "streams";
-/// The limit in requests/s that decision 0 sets; decision `n` adds `n` to it.
+/// Requests/s that decision 0 sets; decision `n` adds `n` to it.
 const LIMIT: u64 = 1_000_000;
 
-/// A controller on its own thread.
 #[derive(Debug)]
 pub(crate) struct TimedController {
     brain: Shared<Brain>,
@@ -33,17 +31,14 @@ pub(crate) struct TimedController {
     _directory: TempDir,
 }
 
-/// The name of a bucket of unlisted names.
 pub(crate) fn bucket(number: usize) -> String {
     format!("{BUCKET}-{number}")
 }
 
-/// The name of a tenant.
 pub(crate) fn tenant(number: usize) -> String {
     format!("tenant-{number}")
 }
 
-/// The number of the decision that set a limit.
 pub(crate) fn decision_of(limit: f64) -> Option<u64> {
     (limit >= LIMIT as f64).then(|| limit as u64 - LIMIT)
 }
@@ -82,8 +77,8 @@ impl TimedController {
             security: Default::default(),
         };
         let (opened, brain) = oneshot::channel();
-        // Its own runtime: it must not compete with the clients for threads, as it would not in another
-        // process.
+        // Its own runtime: it must not compete with the clients for threads, as it would not in
+        // another process.
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let serve = move || runtime.block_on(serve(args, opened, shutdown));
         thread::Builder::new().name("controller".to_owned()).spawn(serve)?;
@@ -91,8 +86,8 @@ impl TimedController {
         Ok(Self { brain, tenants, decisions: 0, _directory: directory })
     }
 
-    /// Makes the next decision: another limit. Calls `note` with its number and time just before it takes
-    /// effect.
+    /// Makes the next decision: another limit. Calls `note` with its number and time just before it
+    /// takes effect.
     pub(crate) fn change_limit(&mut self, note: impl FnOnce(u64, Instant)) -> anyhow::Result<()> {
         self.decisions += 1;
         let text = policy(self.decisions);

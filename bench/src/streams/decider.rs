@@ -10,11 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{controller, process};
 
-/// The decisions per bucket between two pauses, and the length of a pause.
+/// Decisions per bucket between two pauses, and length of a pause.
 const DECISIONS_PER_TURN: u64 = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The counts of the deciding thread.
 pub(super) struct Decider {
     decided: Arc<AtomicU64>,
     waited: Arc<AtomicU64>,
@@ -45,7 +44,7 @@ impl Decider {
         Ok(decider)
     }
 
-    /// The number of decisions, and how often one of them made the thread wait.
+    /// Number of decisions, and number of decisions that made the thread wait.
     pub(super) fn figures(&self) -> (u64, u64) {
         (self.decided.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
     }

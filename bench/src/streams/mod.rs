@@ -1,5 +1,5 @@
-//! `plimsoll-bench streams`: many real client streams, each on its own connection, and how fast a limit or a
-//! kill reaches the clients.
+//! `plimsoll-bench streams`: many real client streams, each on its own connection, and how fast a
+//! limit or a kill reaches the clients.
 
 mod args;
 mod client;
@@ -40,20 +40,18 @@ use watched::{Figures, Watched};
 
 use crate::shutdown;
 
-/// The exit code for limits of the system that are too low, which the error names.
+/// Exit code for system limits that are too low, which the error names.
 const EXIT_USAGE: u8 = 2;
-/// Files that a process opens besides those of its streams.
+/// Files of a process in addition to its streams.
 const FILES_SPARE: u64 = 64;
-/// Streams opened in a row and the pause after them: about 800 streams/s, which overloads no aggregator.
+/// Streams opened in a row and the pause after them: about 800 streams/s, which overloads no
+/// aggregator.
 const STREAMS_PER_TURN: usize = 20;
 const TURN: Duration = Duration::from_millis(25);
-/// The time for clients to close their streams.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// One line of output.
 #[derive(Debug, Serialize)]
 struct Line {
-    /// Seconds since the first stream was opened.
     at_s: f64,
     aggregators: Vec<Figures>,
     /// Requests that the deciding thread has decided, with a client of each aggregator.
@@ -62,7 +60,6 @@ struct Line {
     decisions_waited: u64,
 }
 
-/// Runs the command to its end.
 pub(crate) fn main(args: Args) -> ExitCode {
     tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(std::io::stderr).init();
     match shutdown::run_until_signal(|shutdown| run(args, shutdown)) {
@@ -130,7 +127,8 @@ async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     }
 }
 
-/// Breaks all streams at SIGHUP, and lets their clients connect again when none is connected. Never ends.
+/// Breaks all streams at SIGHUP, and lets their clients connect again when none is connected. Never
+/// ends.
 fn storms(
     targets: Vec<(Target, Arc<Clients>)>,
     network: watch::Sender<bool>,
@@ -151,7 +149,8 @@ fn storms(
     })
 }
 
-/// Opens all streams, a few at a time and those of the aggregators in turn, and starts the deciding thread.
+/// Opens all streams, a few at a time and alternating between aggregators, and starts the deciding
+/// thread.
 async fn open_streams(
     targets: Vec<(Target, Arc<Clients>)>,
     args: Args,
@@ -159,8 +158,8 @@ async fn open_streams(
     stop: CancellationToken,
 ) -> anyhow::Result<Decider> {
     let most = targets.iter().map(|(target, _)| target.streams).max().unwrap_or_default();
-    // The clients of each aggregator have their own threads, as they do not wait for those of another in
-    // production.
+    // The clients of each aggregator have their own threads, as they do not wait for another
+    // aggregator's clients in production.
     let runtimes =
         targets.iter().map(|_| client_runtime(stop.clone())).collect::<anyhow::Result<Vec<Handle>>>()?;
     let mut deciding = Vec::new();
@@ -171,13 +170,13 @@ async fn open_streams(
             let names = args.names.map(|names| (names, args.buckets));
             let load = Load { tenants: args.tenants, names, rps: args.rps, lasts: args.ask_for };
             let client = Client::new(opened, load, Arc::clone(clients))?;
-            // The deciding thread decides far more than all clients together, which would hide their missing
-            // counts.
+            // The deciding thread decides far more than all clients together, which would hide
+            // their missing counts.
             if number == 0 && !args.controller_elsewhere {
                 deciding.extend(client.bucket());
             }
             let mut dial = args.dial(target)?;
-            // Opened ahead, so that a storm is spent on handshakes.
+            // Opened ahead, so that a storm only has to do handshakes.
             let mut spare = args.forget_sessions.then(|| args.dial(target)).transpose()?;
             let (client, clients) = (Shared::new(client), Arc::clone(clients));
             if args.names.is_some() {
@@ -205,7 +204,6 @@ async fn open_streams(
     Decider::start(deciding, stop)
 }
 
-/// Ticks a client. Never ends.
 async fn tick(client: Shared<Client>) {
     let mut ticks = interval(parameters::REFILL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

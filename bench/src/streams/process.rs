@@ -1,11 +1,12 @@
-//! The limits and usage of a process as the system reports them: open files, processor time and memory.
+//! The limits and usage of a process as the system reports them: open files, processor time and
+//! memory.
 
 use std::fs;
 use std::time::Duration;
 
-/// Ticks per second of the clock that counts processor time; the same on every Linux of today.
+/// Equal on every current Linux.
 const TICKS_PER_SECOND: u64 = 100;
-/// The row of `/proc/PID/limits` with the limit of open files.
+/// Row of `/proc/PID/limits` with the limit of open files.
 const MAX_FILES: &str = "Max open files";
 
 /// The limit of open files is too low for the streams.
@@ -20,8 +21,8 @@ pub(crate) struct TooFewFiles {
     needed: u64,
 }
 
-/// Checks that a process, or this one, may open `needed` files. A limit that the system does not report
-/// passes.
+/// Checks that a process, or this one, may open `needed` files. A limit that the system does not
+/// report passes.
 pub(crate) fn check_files(pid: Option<u32>, needed: u64) -> Result<(), TooFewFiles> {
     let folder = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let limits = fs::read_to_string(format!("/proc/{folder}/limits")).unwrap_or_default();
@@ -34,32 +35,30 @@ pub(crate) fn check_files(pid: Option<u32>, needed: u64) -> Result<(), TooFewFil
     }
 }
 
-/// The processor time of a process since its start.
 pub(crate) fn processor_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     processor_ticks(&stat).map(|ticks| Duration::from_millis(ticks * 1_000 / TICKS_PER_SECOND))
 }
 
-/// The resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     field(&status, "VmRSS:").map(|kib| kib * 1_024)
 }
 
-/// The number of voluntary context switches of the current thread, which is how often it waited.
+/// Number of voluntary context switches of the current thread, which is how often it waited.
 pub(crate) fn waits_of_this_thread() -> u64 {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     field(&status, "voluntary_ctxt_switches:").unwrap_or_default()
 }
 
 fn processor_ticks(stat: &str) -> Option<u64> {
-    // The name of the program is in brackets and may contain anything; user and system time are the 12th and
-    // 13th field after it.
+    // The name of the program is in brackets and may contain anything; user and system time are the
+    // 12th and 13th field after it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-/// The first number after a name at the beginning of a line.
+/// First number after a name at the beginning of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()

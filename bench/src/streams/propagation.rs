@@ -5,29 +5,24 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// The propagation of the latest decision to the clients of one aggregator.
 #[derive(Debug, Default)]
 pub(crate) struct Propagation(Mutex<Latest>);
 
 #[derive(Debug, Default)]
 struct Latest {
-    /// The number and the time of the latest decision.
     decision: Option<(u64, Instant)>,
     /// Clients that were connected at the decision.
     due: usize,
-    /// The time until each client applied it.
     applied: Vec<Duration>,
 }
 
-/// The propagation times of one decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct PropagationFigures {
     /// Clients that were connected at the decision and still are.
     pub(crate) due: usize,
-    /// Clients that have applied it.
     pub(crate) applied: usize,
-    /// Milliseconds until half of the due clients had applied it. A client that has not counts as if it did
-    /// so now.
+    /// Milliseconds until half of the due clients had applied it. A client that has not applied it
+    /// counts as if it did so now.
     pub(crate) p50_ms: f64,
     /// Milliseconds until 99 % of the due clients had applied it.
     pub(crate) p99_ms: f64,
@@ -45,7 +40,7 @@ impl Propagation {
         *self.latest() = Latest { decision: Some((number, at)), due, applied: Vec::with_capacity(due) };
     }
 
-    /// Notes that a client has applied decision `number`. Any other than the latest is ignored.
+    /// Notes that a client has applied decision `number`. Only the latest one counts.
     pub(crate) fn on_applied(&self, number: u64, now: Instant) {
         let mut latest = self.latest();
         if let Some((latest_number, at)) = latest.decision
@@ -55,7 +50,6 @@ impl Propagation {
         }
     }
 
-    /// The propagation of the latest decision until now, with `connected` clients left.
     pub(crate) fn figures(&self, now: Instant, connected: usize) -> PropagationFigures {
         let latest = self.latest();
         let Some((_, at)) = latest.decision else { return PropagationFigures::default() };
@@ -70,7 +64,7 @@ impl Propagation {
     }
 }
 
-/// The smallest of the ascending values that at least this share of them does not exceed.
+/// Minimum of the ascending values that at least this share of them does not exceed.
 pub(super) fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     let rank = (share * ascending.len() as f64).ceil() as usize;
     ascending.get(rank.saturating_sub(1)).copied()
@@ -94,7 +88,7 @@ mod tests {
         let figures = propagation.figures(at + Duration::from_secs(1), 100);
         assert_eq!((figures.due, figures.applied), (100, 98));
         assert!(near(figures.p50_ms, 50.0) && near(figures.p99_ms, 1_000.0), "{figures:?}");
-        // The two clients that have not applied it disconnect, and are due no longer.
+        // The two clients that have not applied it disconnect, and are not due anymore.
         let figures = propagation.figures(at + Duration::from_secs(1), 98);
         assert!(near(figures.p99_ms, 98.0) && near(figures.max_ms, 98.0), "{figures:?}");
         propagation.on_decision(8, at, 0);

@@ -1,29 +1,27 @@
-//! Reconnection storms: at a signal every stream breaks, as in a failure of the network, and all clients connect
-//! again at once.
+//! Reconnection storms: at a signal every stream breaks, as in a network failure, and all clients
+//! reconnect immediately.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The latest storm of the clients of one aggregator.
 #[derive(Debug, Default)]
 pub(crate) struct Storm(Mutex<Latest>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Latest {
     number: u64,
-    /// The time at which the clients were free to connect, and their number.
+    /// Time when the clients were free to connect, and their number.
     began: Option<(Instant, usize)>,
     took: Option<Duration>,
 }
 
 impl Storm {
-    /// Begins the next storm of this many clients, none of which is connected.
+    /// Begins the next storm of this many clients. None of them is connected.
     pub(crate) fn begin(&self, clients: usize, now: Instant) {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *latest = Latest { number: latest.number + 1, began: Some((now, clients)), took: None };
     }
 
-    /// Notes that a client has connected and that so many are connected now.
     pub(crate) fn on_connected(&self, connected: usize, now: Instant) {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((began, clients)) = latest.began
@@ -33,7 +31,7 @@ impl Storm {
         }
     }
 
-    /// The number of storms so far, and the time until every client of the latest was connected again.
+    /// Number of storms so far, and time until every client of the latest was connected again.
     pub(crate) fn figures(&self) -> (u64, Option<Duration>) {
         let latest = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (latest.number, latest.took)

@@ -1,4 +1,4 @@
-//! The figures of one aggregator and its clients, as the lines of output have them.
+//! The figures of one aggregator and its clients, for the lines of output.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,6 @@ use super::kills::KillFigures;
 use super::process;
 use super::propagation::PropagationFigures;
 
-/// An aggregator with its clients.
 pub(super) struct Watched {
     pub(super) target: Target,
     pub(super) clients: Arc<Clients>,
@@ -23,7 +22,6 @@ pub(super) struct Watched {
     processor_time: Option<Duration>,
 }
 
-/// The figures of one aggregator since the last line.
 #[derive(Debug, Serialize)]
 pub(super) struct Figures {
     aggregator: String,
@@ -31,13 +29,11 @@ pub(super) struct Figures {
     connected: usize,
     /// Streams that ended after they were open.
     lost: u64,
-    /// Reconnection storms so far.
     storms: u64,
-    /// Seconds until all clients were connected again in the latest storm; null if they are not yet.
+    /// Seconds until all clients were connected again in the latest storm; null if they are not
+    /// yet.
     storm_s: Option<f64>,
-    /// Requests that the clients have decided since they began.
     asked: u64,
-    /// Those of them that were admitted.
     admitted: u64,
     decision: PropagationFigures,
     kill: KillFigures,
@@ -45,7 +41,6 @@ pub(super) struct Figures {
     down_bytes_per_client_s: f64,
     /// Processors in use since the last line; null without a process id.
     cores: Option<f64>,
-    /// Processor time of the aggregator since its start.
     processor_s: Option<f64>,
     resident_bytes: Option<u64>,
 }
@@ -56,7 +51,6 @@ impl Watched {
         Self { target: target.clone(), clients: Arc::default(), pid, bytes: (0, 0), processor_time }
     }
 
-    /// Returns the figures of the `span` that ends `now`.
     pub(super) fn figures(&mut self, now: Instant, span: Duration) -> Figures {
         let clients = &self.clients;
         let connected = clients.connected.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Fleets whose tenants are users: another name with each request.
+//! Fleets with users as tenants: another name with each request.
 
 #[path = "../../../cli/tests/it/tenants/fleet.rs"]
 mod fleet;
@@ -9,9 +9,8 @@ use std::time::Duration;
 use crate::measure::report::Report;
 use fleet::{LIMIT, Limiter, OneLimiter, means_10s};
 
-/// The loads, as multiples of the limit.
 const OFFERED: [f64; 2] = [1.05, 1.85];
-/// The time for which the tiers are up before the traffic.
+/// Time between the start of the tiers and the traffic.
 const UP: Duration = Duration::from_secs(10);
 const LOAD: Duration = Duration::from_secs(45);
 

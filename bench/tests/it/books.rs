@@ -1,5 +1,5 @@
-//! Requests that clients decided against requests that controllers counted, on real processes while tiers are
-//! killed. `./measure books` uses it too.
+//! Requests that clients decided against requests that controllers counted, on real processes while
+//! tiers are killed. `./measure books` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,23 +11,20 @@ use tempfile::TempDir;
 use crate::fleet::metric;
 use crate::process::{Process, http_get, until};
 
-/// The load of each client in requests/s.
+/// Requests/s of each client.
 pub(crate) const RPS: f64 = 10.0;
 
-/// A run of clients on one aggregator below one controller.
 pub(crate) struct Run {
     pub(crate) clients: usize,
-    /// The time for which clients decide requests.
+    /// Time for clients to decide requests.
     pub(crate) lasts: Duration,
-    /// Kills the aggregator after a third of the requests and the controller after two thirds. Both restart
-    /// at once.
+    /// Kills the aggregator after a third of the requests and the controller after two thirds. Both
+    /// restart immediately.
     pub(crate) kills: bool,
 }
 
-/// The counts of the requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Books {
-    /// Requests that clients have decided.
     pub(crate) decided: f64,
     /// Requests that a controller has counted, before or after its restart.
     pub(crate) counted: f64,
@@ -36,24 +33,22 @@ pub(crate) struct Books {
 }
 
 impl Books {
-    /// Returns true if no request is counted twice, and each one that is not counted is unconfirmed.
+    /// Returns true if no request is counted twice, and each uncounted one is unconfirmed.
     pub(crate) fn balance(&self) -> bool {
         self.counted <= self.decided && self.decided <= self.counted + self.unconfirmed
     }
 }
 
-/// The processes of a run.
 struct Tiers {
     directory: TempDir,
     controller: Process,
     aggregator: Process,
     tool: Process,
-    /// The counts of killed processes.
+    /// Counts of killed processes.
     counted: f64,
     unconfirmed: f64,
 }
 
-/// Runs to the end, until no count is on its way.
 pub(crate) fn run(run: &Run) -> Books {
     let all = run.clients as f64 * RPS * run.lasts.as_secs_f64();
     let mut tiers = Tiers::start(run);
@@ -113,8 +108,8 @@ impl Tiers {
         self.unconfirmed + unconfirmed(&self.controller) + unconfirmed(&self.aggregator)
     }
 
-    /// Waits until all clients are connected and the number of decided requests is as `wanted`, and returns
-    /// the number.
+    /// Waits until all clients are connected and the number of decided requests is as `wanted`, and
+    /// returns the number.
     fn until(&self, what: &str, mut wanted: impl FnMut(f64) -> bool) -> f64 {
         let mut seen = 0;
         until(what, || {
@@ -126,8 +121,8 @@ impl Tiers {
         })
     }
 
-    /// Waits until no count is on its way: no figure changes from one line of the tool to the next, which is
-    /// longer than any report waits.
+    /// Waits until no count is on its way: no figure changes from one line of the tool to the next,
+    /// which is longer than any report waits.
     fn settle(&self) {
         let mut earlier = (f64::NAN, f64::NAN);
         until("all counts to arrive", || {
@@ -138,7 +133,6 @@ impl Tiers {
     }
 }
 
-/// The requests of the bucket that a controller has counted.
 fn counted(controller: &Process) -> f64 {
     let (_, status) = http_get(controller.address("admin"), "/status");
     let status: Value = serde_json::from_str(&status).unwrap();

@@ -10,7 +10,7 @@ use crate::process::{Process, binary, http_get, until};
 
 const STREAMS: u64 = 200;
 
-/// An address with a free port: the aggregator needs it before the controller listens on it.
+/// Address with a free port: the aggregator needs it before the controller listens on it.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
@@ -49,7 +49,6 @@ fn every_client_connects_applies_decisions_and_counts() {
     });
 }
 
-/// A short run of `./measure books`.
 #[test]
 fn counts_balance_although_aggregator_and_controller_are_killed() {
     let books = books::run(&Run { clients: 40, lasts: Duration::from_secs(9), kills: true });

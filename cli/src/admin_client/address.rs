@@ -7,12 +7,10 @@ use http::Uri;
 use plimsoll_core::exchange::names_loopback;
 use plimsoll_tls::Tier;
 
-/// The default address of a controller's admin port.
 pub(crate) const CONTROLLER: &str = "http://127.0.0.1:7401";
-/// The default address of a quota server's admin port.
 pub(crate) const QUOTA: &str = "http://127.0.0.1:7432";
 
-/// The address of an admin port: HTTP or HTTPS, a host and a port, without a path; and the tier that is expected there.
+/// HTTP or HTTPS, a host and a port, without a path; and the tier that is expected there.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
     uri: Arc<Uri>,
@@ -38,24 +36,23 @@ impl Address {
         })
     }
 
-    /// Returns true if the connection is TLS.
     pub(super) fn is_tls(&self) -> bool {
         self.uri.scheme_str() == Some("https")
     }
 
-    /// Returns true if the address is one of this machine, whose traffic no other machine sees.
+    /// Returns true if the address is one of this machine, so that no other machine sees the
+    /// traffic.
     pub(super) fn is_loopback(&self) -> bool {
         names_loopback(self.uri.host().unwrap_or_default())
     }
 
-    /// Returns the address with the other scheme.
     pub(super) fn by_other_scheme(&self) -> String {
         let scheme = if self.is_tls() { "http" } else { "https" };
         format!("{scheme}://{}", self.uri.authority().map_or("", |authority| authority.as_str()))
     }
 }
 
-/// Returns true for scheme, host and port alone. A name before `@` would hide the host.
+/// Returns true for only scheme, host and port. A name before `@` would hide the host.
 fn is_bare(uri: &Uri) -> bool {
     let has_host =
         |authority: &http::uri::Authority| !authority.host().is_empty() && !authority.as_str().contains('@');

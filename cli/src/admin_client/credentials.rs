@@ -1,4 +1,5 @@
-//! The credentials of an operator: the CA that verifies servers, and the token that names the operator and the role.
+//! The credentials of an operator: the CA that verifies servers, and the token that names the
+//! operator and the role.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use reqwest::Client;
 
 use super::{Address, Token, root_cause};
 
-/// The timeout of a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The CA and the token of an operator.

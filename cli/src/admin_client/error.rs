@@ -1,4 +1,4 @@
-//! The reasons why an admin port gave no answer, each with what to try next.
+//! The reasons why an admin port gave no answer, each with a remedy.
 
 use std::error::Error;
 use std::io;
@@ -10,10 +10,9 @@ use reqwest::StatusCode;
 
 use super::{Address, AdminPort};
 
-/// A request to an admin port failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdminError {
-    /// The arguments or their files do not allow to send the request.
+    /// The arguments or their files do not allow sending the request.
     #[error("{0}")]
     Unsent(String),
     /// The request is invalid: sending it again fails again.
@@ -25,14 +24,15 @@ pub(crate) enum AdminError {
 }
 
 impl AdminError {
-    /// Returns true if the arguments are at fault, so that sending the request again cannot succeed.
+    /// Returns true if the arguments are at fault, so that sending the request again cannot
+    /// succeed.
     pub(crate) const fn is_usage(&self) -> bool {
         matches!(self, Self::Invalid { .. } | Self::Unsent(_))
     }
 }
 
 impl AdminPort {
-    /// The error of an answer that is not one of an admin port of this version.
+    /// Error of an answer that no admin port of this version gives.
     pub(super) fn unexpected(&self, cause: &str) -> AdminError {
         AdminError::Failed(format!(
             "{} sent an unexpected answer: {cause}; is it the admin port (7401 of a controller, 7411 of an aggregator, \
@@ -41,7 +41,6 @@ impl AdminPort {
         ))
     }
 
-    /// The error that an answer without success stands for.
     pub(super) fn refusal(&self, status: StatusCode, retry_after: Option<&str>, body: &[u8]) -> AdminError {
         let address = self.address.clone();
         let Ok(refusal) = serde_json::from_slice::<ErrorBody>(body) else {
@@ -72,7 +71,7 @@ impl AdminPort {
         AdminError::Failed(format!("{} ({address})\n  = hint: {hint}", refusal.error))
     }
 
-    /// Describes a request without an answer, with what to change if the scheme or the CA is at fault.
+    /// Describes a request without an answer, with the remedy if the scheme or the CA is at fault.
     pub(super) fn unanswered(&self, error: &reqwest::Error) -> AdminError {
         let (address, cause) = (&self.address, root_cause(error));
         let other = address.by_other_scheme();
@@ -107,7 +106,7 @@ impl AdminPort {
     }
 }
 
-/// What to try if a tier is silent.
+/// Remedy for a silent tier.
 const fn remedy(tier: Tier) -> &'static str {
     match tier {
         Tier::Controller => {
@@ -125,7 +124,7 @@ const fn remedy(tier: Tier) -> &'static str {
     }
 }
 
-/// The innermost cause of an HTTP error, which is the one that an operator can act on.
+/// Innermost cause of an HTTP error, which an operator can act on.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -134,7 +133,7 @@ pub(crate) fn root_cause(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// The cause of a failed handshake, which libraries wrap several times.
+/// Cause of a failed handshake, which libraries wrap several times.
 fn handshake_failure(error: &io::Error) -> HandshakeFailure {
     match error.get_ref().and_then(|cause| cause.downcast_ref()) {
         Some(inner) => handshake_failure(inner),

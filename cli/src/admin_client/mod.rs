@@ -1,4 +1,5 @@
-//! The client of the admin ports: sends one request, and returns the answer or an error that says what to try.
+//! The client of the admin ports: sends one request, and returns the answer or an error with a
+//! remedy.
 
 mod address;
 mod credentials;
@@ -21,9 +22,9 @@ pub(crate) use token::Token;
 use crate::output::OutputArgs;
 use crate::shutdown;
 
-/// The timeout of an answer: a controller writes a command to its disk before it answers.
+/// A controller writes a command to its disk before it answers.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest answer that is read into memory.
+/// Maximum answer that is read into memory.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// The controller to ask, the credentials of the operator, and the format of the output.
@@ -45,7 +46,6 @@ pub(crate) struct ControllerArgs {
     pub(crate) credentials: CredentialArgs,
 }
 
-/// An admin port, and the credentials that it is asked with.
 #[derive(Debug)]
 pub(crate) struct AdminPort {
     address: Address,
@@ -94,12 +94,11 @@ impl AdminPort {
         Ok(Self { address: address.clone(), credentials: credentials.clone(), token, client })
     }
 
-    /// A request that changes nothing.
     pub(crate) fn get(&self, route: &str) -> RequestBuilder {
         self.request(Method::GET, route)
     }
 
-    /// A command with a JSON body.
+    /// Makes a command with a JSON body.
     ///
     /// # Errors
     /// The body cannot be serialized.
@@ -107,7 +106,6 @@ impl AdminPort {
         Ok(self.upload(route, "application/json", serde_json::to_vec(body)?))
     }
 
-    /// An upload of a file with this content type.
     pub(crate) fn upload(&self, route: &str, content_type: &str, body: impl Into<Body>) -> RequestBuilder {
         self.request(Method::POST, route).header(header::CONTENT_TYPE, content_type).body(body)
     }
@@ -120,7 +118,7 @@ impl AdminPort {
         }
     }
 
-    /// Sends a request and waits for its whole answer, on a runtime of its own.
+    /// Sends a request and waits for its whole answer, on a separate runtime.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -128,16 +126,12 @@ impl AdminPort {
         Ok(shutdown::runtime()?.block_on(self.answer(request.timeout(ANSWER_TIMEOUT)))?)
     }
 
-    /// Sends a request and reads its whole answer.
-    ///
-    /// # Errors
-    /// [`AdminError`].
     pub(crate) async fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, AdminError> {
         let body = self.read(self.open(request).await?).await?;
         serde_json::from_slice(&body).map_err(|error| self.unexpected(&error.to_string()))
     }
 
-    /// Sends a request, and returns the answer with its body still to be read, which has no timeout.
+    /// Sends a request, and returns the answer with an unread body, which has no timeout.
     ///
     /// # Errors
     /// [`AdminError`].

@@ -1,5 +1,5 @@
-//! The token of an operator: generated once, kept in a file that only its owner can read, and sent with every
-//! request.
+//! The token of an operator: generated once, kept in a file that only its owner can read, and sent
+//! with every request.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -12,18 +12,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plimsoll_admin::access::{TOKEN_PREFIX, TOKEN_RANDOM_CHARS, is_token};
 use plimsoll_host::regular_file;
 
-/// The random bytes of a token.
 const RANDOM_BYTES: usize = 32;
 
-/// The token of an operator. `Debug` does not show it.
+/// `Debug` does not show it.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 
 impl Token {
-    /// Draws a new token.
-    ///
-    /// # Errors
-    /// The system has no random bytes.
     pub(crate) fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; RANDOM_BYTES];
         getrandom::fill(&mut bytes)?;
@@ -52,7 +47,7 @@ impl Token {
         ))
     }
 
-    /// The token itself: for its file, its hash and the header of a request alone.
+    /// Returns the token itself, only for its file, its hash and the header of a request.
     pub(crate) fn secret(&self) -> &str {
         &self.0
     }
@@ -64,7 +59,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Fails if the group or others may read a file, and says how to change that.
+/// Fails if the group or others may read a file, and names the remedy.
 fn refuse_readable_by_others(path: &Path, metadata: &Metadata) -> Result<(), String> {
     let (mode, place) = (metadata.permissions().mode() & 0o777, path.display());
     if mode & 0o077 == 0 {

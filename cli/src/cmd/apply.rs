@@ -1,5 +1,5 @@
-//! `plimsoll diff` and `plimsoll apply`: review and release a policy that the controller holds back for its
-//! large changes.
+//! `plimsoll diff` and `plimsoll apply`: review and release a policy that the controller holds back
+//! for its large changes.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -29,20 +29,12 @@ fn parse_hash(text: &str) -> Result<String, String> {
     if is_hash { Ok(text.to_ascii_lowercase()) } else { Err(invalid()) }
 }
 
-/// Shows the differences.
-///
-/// # Errors
-/// The controller cannot be reached, or its answer cannot be printed.
 pub(crate) fn diff(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = admin.get("/policy")?;
     admin.output.print(&policies, |out| write_policies(out, &policies))?;
     Ok(ExitCode::from(u8::from(policies.held.is_some() || policies.refused.is_some())))
 }
 
-/// Releases the policy.
-///
-/// # Errors
-/// The controller refuses or cannot be reached, or its answer cannot be printed.
 pub(crate) fn run(ApplyArgs { ack, admin }: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let policies: Policies = admin.post("/policy/ack", &Ack { hash: ack.clone() })?;
     admin.output.print(&policies, |out| write_policies(out, &policies))?;

@@ -16,7 +16,7 @@ use crate::admin_client::{AdminArgs, ControllerArgs};
 use crate::output::{self, Format, counted, json_line, write_table};
 use crate::shutdown;
 
-/// The exit code for a file that cannot be read.
+/// Exit code for a file that cannot be read.
 const EXIT_INVALID: u8 = 2;
 
 /// Show the audit log of the controller, or verify it
@@ -54,13 +54,9 @@ pub(crate) struct PlaceArgs {
     admin: AdminArgs,
 }
 
-/// A line of the log, or the text of one that is none.
+/// A line of the log, or the text of an invalid line.
 type Shown = Result<Line, String>;
 
-/// Runs the command.
-///
-/// # Errors
-/// The controller cannot be reached, or its answer cannot be read or printed.
 pub(crate) fn run(command: &AuditCommand) -> anyhow::Result<ExitCode> {
     let runtime = shutdown::runtime()?;
     match command {
@@ -156,7 +152,7 @@ fn show(lines: &[Shown], format: Format) -> anyhow::Result<ExitCode> {
             let headings = ["LINE", "TIME", "WHO", "ROLE", "FROM", "WHAT", "BEFORE -> AFTER", "WHY"];
             write_table(&mut out, &headings, lines.iter().map(row))?;
         }
-        // Bytes that are no line are left to `verify`.
+        // `verify` handles bytes that are not a line.
         Format::Json => lines.iter().flatten().try_for_each(|line| json_line(&mut out, line))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -15,9 +15,9 @@ use crate::admin_client::{AdminArgs, AdminError, ControllerArgs};
 use crate::output::{self, Format, json_line, write_table};
 use crate::shutdown;
 
-/// The exit code for input that the controller rejects as invalid.
+/// Exit code for input that the controller rejects as invalid.
 const EXIT_INVALID: u8 = 2;
-/// The largest file that a controller accepts.
+/// Maximum file that a controller accepts.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
 
 /// Export the traffic history of a controller, or import one
@@ -69,7 +69,6 @@ pub(crate) struct ImportArgs {
     replace: bool,
 }
 
-/// The controller's answer to an import.
 #[derive(Debug, Deserialize, Serialize)]
 struct Imported {
     minutes: usize,
@@ -85,10 +84,6 @@ struct ImportedDay {
     result: String,
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// The controller refuses or cannot be reached, or a file cannot be read or written.
 pub(crate) fn run(command: &HistoryCommand) -> anyhow::Result<ExitCode> {
     match command {
         HistoryCommand::Export(args) => shutdown::runtime()?.block_on(export(args)),
@@ -131,7 +126,6 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints what is wrong with the file.
 fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Result<ExitCode> {
     match args.admin.output.format {
         Format::Text => {
@@ -175,7 +169,6 @@ impl Imported {
     }
 }
 
-/// Explains the result that the controller gives for a day.
 fn explanation(result: &str) -> &str {
     match result {
         "kept" => "kept: the controller already has this day (--replace replaces it)",

@@ -12,7 +12,7 @@ pub(crate) mod service;
 pub(crate) mod simulate;
 pub(crate) mod status;
 
-/// Arguments, or files that they name, that the command cannot use: the same command fails again.
+/// Unusable arguments, or files that they name: the same command fails again.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Unusable(String);

@@ -1,4 +1,4 @@
-//! `plimsoll quota`: runs a quota server, or shows the buckets of one and makes them full again.
+//! `plimsoll quota`: runs a quota server, or shows and resets the buckets of one.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -15,9 +15,8 @@ use plimsoll_tls::Tier;
 use crate::admin_client::{Address, AdminError, AdminPort, CredentialArgs, QUOTA};
 use crate::output::{OutputArgs, counted, write_table};
 
-/// The buckets of one list, at most.
 const LIST_MAX: u64 = 100_000;
-/// The latest time that is shown as a date, the last second of the year 9999.
+/// The last second of the year 9999.
 const DATE_MAX_MS: u64 = 253_402_300_799_000;
 
 /// Run a quota server, which holds exact token buckets behind the Redis protocol, or ask one
@@ -109,7 +108,7 @@ impl ServerArgs {
         AdminPort::new(&self.address, &self.credentials)
     }
 
-    /// Reads the buckets whose keys begin with `prefix`, page by page.
+    /// Reads the buckets of keys with `prefix`, page by page.
     fn list(&self, prefix: &str, limit: usize) -> anyhow::Result<Buckets> {
         let mut listed = Buckets::default();
         loop {
@@ -128,10 +127,6 @@ impl ServerArgs {
     }
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// The server refuses or cannot be reached, or its answer cannot be printed.
 pub(crate) fn run(command: &QuotaCommand) -> anyhow::Result<ExitCode> {
     match command {
         QuotaCommand::Get { key, server } => {
@@ -189,7 +184,7 @@ fn row(BucketStatus { key, holds }: &BucketStatus) -> Vec<String> {
     std::iter::once(key.clone()).chain(cells).collect()
 }
 
-/// A time in milliseconds since 1970 in UTC.
+/// Formats milliseconds since 1970 in UTC.
 fn date(ms: u64) -> String {
     if ms > DATE_MAX_MS {
         return "after the year 9999".to_owned();

@@ -1,5 +1,5 @@
-//! `plimsoll status`: the fleet on one screen, its buckets and its aggregators; and the commands that correct what the
-//! controller remembers of it.
+//! `plimsoll status`: the fleet on one screen, its buckets and its aggregators; and the commands
+//! that correct the controller's memory of it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -19,10 +19,6 @@ use crate::admin_client::AdminArgs;
 use crate::cmd::kill::write_claims;
 use crate::output::write_unless_saved;
 
-/// Runs the command.
-///
-/// # Errors
-/// The controller cannot be reached, or its answer cannot be printed.
 pub(crate) fn run(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let status: Status = admin.get("/status")?;
     let policies: Policies = admin.get("/policy")?;
@@ -47,10 +43,6 @@ pub(crate) struct ForgetArgs {
     admin: AdminArgs,
 }
 
-/// Removes an aggregator that is gone.
-///
-/// # Errors
-/// The controller refuses or cannot be reached, or its answer cannot be printed.
 pub(crate) fn forget(ForgetArgs { aggregator, admin }: &ForgetArgs) -> anyhow::Result<ExitCode> {
     let forgotten: Forgotten = admin.post(FORGET, &Forget { aggregator: aggregator.clone() })?;
     admin.output.print(&forgotten, |out| {
@@ -60,10 +52,6 @@ pub(crate) fn forget(ForgetArgs { aggregator, admin }: &ForgetArgs) -> anyhow::R
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends the warning that the controller has lost its state.
-///
-/// # Errors
-/// The controller cannot be reached, or its answer cannot be printed.
 pub(crate) fn acknowledge_loss(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let acknowledged: Acknowledged = admin.post(ACKNOWLEDGE_LOSS, &())?;
     admin.output.print(&acknowledged, |out| {
@@ -76,7 +64,7 @@ pub(crate) fn acknowledge_loss(admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes whether the files on disk have a policy that is not in force.
+/// Writes whether the files on disk have a policy that is not applied.
 fn write_waiting(out: &mut dyn Write, policies: &Policies) -> io::Result<()> {
     if let Some(held) = &policies.held {
         writeln!(out, "policy {} is held back; `plimsoll diff` shows why", held.hash)?;
@@ -140,7 +128,7 @@ fn write_status(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the validity of the certificate, and what is wrong with the files of certificates and tokens.
+/// Writes the validity of the certificate, and the faults of the files of certificates and tokens.
 fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<()> {
     if let Some(certificate) = &security.certificate {
         let left = Duration::from_secs(certificate.expires_in_s.abs() as u64);
@@ -169,7 +157,8 @@ fn write_security(out: &mut dyn Write, security: &SecurityStatus) -> io::Result<
     Ok(())
 }
 
-/// Writes the controllers that are in conflict with this one, and the epochs that are claimed without effect.
+/// Writes the controllers that are in conflict with this one, and the epochs that are claimed
+/// without effect.
 fn write_controllers(out: &mut dyn Write, status: &Status) -> io::Result<()> {
     let named = |other: &OtherController| {
         let OtherController { instance, epoch, through, .. } = other;
@@ -235,7 +224,7 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
     }
     let (dropped, repeated) = (bucket.quota_dropped_rps, bucket.quota_repeated_rps);
     if dropped + repeated > 0.0 {
-        // A repeated refusal is no part of the offered load.
+        // A repeated refusal is not a part of the offered load.
         writeln!(
             out,
             "  refused by quotas: {:.1}/s, {repeated:.1}/s of them by a refusal that is remembered; `plimsoll quota top` \
@@ -257,13 +246,13 @@ fn write_bucket(out: &mut dyn Write, name: &str, bucket: &BucketStatus, clients:
     Ok(())
 }
 
-/// Returns the requests/s that neither coin nor guard nor a quota refused; `None` without counts of the last seconds.
+/// Returns the requests/s that neither coin nor guard nor a quota refused; `None` without counts of
+/// the last seconds.
 fn admitted_rps(traffic: &Traffic, admissions: &AdmissionFigures, quota_dropped_rps: f64) -> Option<f64> {
     let passed = 1.0 - admissions.refused_ratio?;
     Some((traffic.offered_rps * passed - quota_dropped_rps).max(0.0))
 }
 
-/// Returns the law's ratio with its reason, if there is one.
 fn law(traffic: &Traffic) -> Option<String> {
     let reason = traffic.drop_reason.map(|reason| format!(" ({})", reason.as_str())).unwrap_or_default();
     traffic.law_ratio.map(|ratio| format!("law {:.1} %{reason}", ratio * 100.0))

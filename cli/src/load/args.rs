@@ -11,7 +11,7 @@ use plimsoll_core::names::check_name;
 use super::Schedule;
 use crate::output::OutputArgs;
 
-/// The default time that a caller waits for an answer.
+/// Default time that a caller waits for an answer.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Send HTTP load to a service, to try a limit with it

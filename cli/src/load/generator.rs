@@ -1,4 +1,5 @@
-//! The load generator: requests for each tenant and URL at their arrivals, and the outcome of each request.
+//! The load generator: requests for each tenant and URL at their arrivals, and the outcome of each
+//! request.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -23,30 +24,28 @@ use super::schedule::{Arrivals, Schedule};
 use super::summary::{Figures, Outcomes, Summary};
 use crate::admin_client::root_cause;
 
-/// The interval at which due requests are sent.
+/// Interval of sending due requests.
 const SEND_EVERY: Duration = Duration::from_millis(5);
-/// The largest number of requests that wait for an answer; further due requests count as not sent.
+/// Maximum number of requests that wait for an answer; more due requests count as not sent.
 const IN_FLIGHT_MAX: usize = 2_000;
 
-/// The longest wait that the histogram resolves; longer ones count as this long.
+/// Maximum wait in the histogram; longer waits count as this long.
 const WAIT_US_MAX: u64 = 60_000_000;
 
 type HttpClient = Client<HttpConnector, Empty<Bytes>>;
 
-/// The requests of one tenant for one URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     pub(crate) uri: Uri,
-    /// The value of the header x-tenant.
+    /// Value of the header x-tenant.
     pub(crate) tenant: HeaderValue,
-    /// The users behind the tenant, if the header names these.
+    /// Number of users of the tenant, if the header names users.
     pub(crate) names: Option<NonZeroU64>,
     /// Requests/s over time.
     pub(crate) rates: Schedule,
 }
 
 impl Demand {
-    /// Returns the value of the header of the next request.
     fn caller(&self, rng: &mut SmallRng) -> HeaderValue {
         let Some(names) = self.names else { return self.tenant.clone() };
         let user = format!("-{}", rng.random_range(0..names.get()));
@@ -55,7 +54,6 @@ impl Demand {
     }
 }
 
-/// A running load.
 pub(crate) struct Load {
     started: Instant,
     seed: u64,
@@ -63,7 +61,6 @@ pub(crate) struct Load {
     stop: CancellationToken,
 }
 
-/// The state that all requests share.
 #[derive(Clone)]
 struct Callers {
     client: HttpClient,
@@ -73,20 +70,19 @@ struct Callers {
     results: Arc<Mutex<Results>>,
 }
 
-/// The results of all requests so far.
 struct Results {
     tenants: BTreeMap<HeaderValue, Outcomes>,
     /// Microseconds to an answer or to the timeout.
     waits: Histogram<u64>,
-    /// The cause of the first failed request, with its URL.
+    /// Cause of the first failed request, with its URL.
     first_failure: Option<String>,
     /// True once any request was answered.
     answered: bool,
 }
 
 impl Load {
-    /// Starts sending, at moments that `seed` determines; callers wait `timeout` for an answer. Must be called on a
-    /// runtime.
+    /// Starts sending, at moments that `seed` determines; callers wait `timeout` for an answer.
+    /// Must be called on a runtime.
     ///
     /// # Errors
     /// The histogram of waits cannot be allocated.
@@ -116,7 +112,6 @@ impl Load {
         Ok(Self { started, seed, callers, stop })
     }
 
-    /// The results so far.
     pub(crate) fn summary(&self) -> Summary {
         let results = self.callers.results();
         let name = |tenant: &HeaderValue| String::from_utf8_lossy(tenant.as_bytes()).into_owned();
@@ -200,7 +195,7 @@ impl Results {
     }
 }
 
-/// The status of the answer, or the reason why there was none.
+/// Returns the status of the answer, or the reason why there was none.
 async fn status(client: &HttpClient, request: Request<Empty<Bytes>>) -> Result<StatusCode, String> {
     let answer = client.request(request).await.map_err(|error| root_cause(&error))?;
     let status = answer.status();

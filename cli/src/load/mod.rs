@@ -1,5 +1,5 @@
-//! `plimsoll load`: open-loop HTTP load. Requests are sent when they are due, whether or not earlier ones
-//! were answered, as many independent callers would send them.
+//! `plimsoll load`: open-loop HTTP load. Requests are sent when they are due, whether or not
+//! earlier ones were answered, as many independent callers would send them.
 
 mod args;
 mod generator;
@@ -20,8 +20,8 @@ pub(crate) use summary::{Figures, Outcomes};
 
 use crate::output;
 
-/// Sends load until the duration is over or `shutdown` is cancelled, and prints the results: at the end and,
-/// with `--every`, on the way. Each result counts from the beginning.
+/// Sends load until the duration is over or `shutdown` is cancelled, and prints the results: at the
+/// end and, with `--every`, during the run. Each result counts from the beginning.
 ///
 /// # Errors
 /// No request was answered, or a result cannot be printed.
@@ -65,7 +65,8 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     format.print(&summary, |out| summary.write(out))
 }
 
-/// Spreads the load of `--rps` evenly over the tenants, and that of each tenant evenly over the targets.
+/// Spreads the load of `--rps` evenly over the tenants, and the load of each tenant evenly over the
+/// targets.
 fn demands(args: Args) -> Vec<Demand> {
     let each = args.rps.times(1.0 / args.tenant.len() as f64);
     let tenants = args.tenant.into_iter().map(|tenant| (tenant, args.names, each.clone()));

@@ -1,11 +1,11 @@
-//! A request rate that changes in steps, and the arrivals that follow from it.
+//! A request rate that changes in steps, and its arrivals.
 
 use std::str::FromStr;
 
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-/// The highest rate in requests/s: far above it, the arrivals of one interval would take longer than the interval.
+/// Requests/s: far above it, the arrivals of one interval would take longer than the interval.
 const RPS_MAX: f64 = 1e6;
 
 /// A rate in requests/s that changes at given times.
@@ -18,24 +18,22 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A rate that never changes.
     pub(crate) fn constant(rps: f64) -> Self {
         Self { steps: vec![(0.0, rps)] }
     }
 
-    /// The schedule with every rate multiplied.
     pub(crate) fn times(&self, factor: f64) -> Self {
         Self { steps: self.steps.iter().map(|(from_s, rps)| (*from_s, rps * factor)).collect() }
     }
 
-    /// The arrivals in a second that begins at `at_s`, at least 1.
+    /// Arrivals in a second that begins at `at_s`, at least 1.
     fn arrivals_per_s(&self, at_s: f64) -> f64 {
         let step = self.steps.iter().rev().find(|(from_s, _)| *from_s <= at_s);
         step.map_or(1.0, |(_, rps)| rps.round().max(1.0))
     }
 
-    /// The time in seconds at which `arrivals` more requests are due after `from_s`, or `None` if they never
-    /// are.
+    /// Time in seconds when `arrivals` more requests are due after `from_s`, or `None` if they
+    /// never are.
     fn due(&self, from_s: f64, mut arrivals: f64) -> Option<f64> {
         let mut from_s = from_s;
         for (number, (_, rps)) in self.steps.iter().enumerate() {
@@ -55,12 +53,13 @@ impl Schedule {
     }
 }
 
-/// The arrivals of a schedule. The number in each second is the rate, and their moments within it are those of
-/// independent callers: each is drawn uniformly.
+/// Arrivals of a schedule. The number in each second is the rate. Their moments in it are drawn
+/// uniformly, as for independent callers.
 pub(crate) struct Arrivals {
     schedule: Schedule,
     rng: SmallRng,
-    /// The arrivals that are left of the present second, and the part of it that they fall into, in units of the mean gap.
+    /// Remaining arrivals of the current second, and remaining part of that second, in units of the
+    /// mean gap.
     left: f64,
     room: f64,
     last_s: f64,
@@ -75,7 +74,7 @@ impl Arrivals {
 impl Iterator for Arrivals {
     type Item = f64;
 
-    /// The seconds since the start at which the next request is due.
+    /// Returns the seconds since the start when the next request is due.
     fn next(&mut self) -> Option<f64> {
         let mut gap = 0.0;
         if self.left < 1.0 {
@@ -83,7 +82,7 @@ impl Iterator for Arrivals {
             self.left = self.schedule.arrivals_per_s(self.last_s);
             self.room = self.left;
         }
-        // The first of so many uniform draws.
+        // First of so many uniform draws.
         let first = self.room * (1.0 - self.rng.random::<f64>().powf(1.0 / self.left));
         self.left -= 1.0;
         self.room -= first;

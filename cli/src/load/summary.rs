@@ -6,21 +6,20 @@ use std::ops::Add;
 
 use serde::Serialize;
 
-/// The outcomes of all requests and the time they took.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {
     #[serde(flatten)]
     pub(crate) outcomes: Outcomes,
-    /// The 99th percentile of the time to an answer or to the timeout, in milliseconds.
+    /// 99th percentile of the time to an answer or to the timeout, in milliseconds.
     pub(crate) p99_ms: f64,
-    /// The longest time to an answer or to the timeout, in milliseconds.
+    /// Maximum time to an answer or to the timeout, in milliseconds.
     pub(crate) max_ms: f64,
 }
 
-/// Requests by outcome since the start. Sent requests that are in no other count wait for their answer.
+/// Requests by outcome since the start. Sent requests that are in no other count wait for their
+/// answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Outcomes {
-    /// Requests sent.
     pub(crate) sent: u64,
     /// Answered with 200 in time: the useful answers.
     pub(crate) served: u64,
@@ -28,13 +27,13 @@ pub(crate) struct Outcomes {
     pub(crate) refused: u64,
     /// Answered with another status, too late or not at all.
     pub(crate) failed: u64,
-    /// Failed because no answer came in time.
+    /// Failed because no answer arrived in time.
     pub(crate) timed_out: u64,
     /// Due but not sent, because too many requests waited for an answer.
     pub(crate) not_sent: u64,
 }
 
-/// The results up to a moment, in all and by tenant.
+/// Results up to a moment, in total and by tenant.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     /// Seconds since the start.
@@ -42,18 +41,17 @@ pub(crate) struct Summary {
     #[serde(flatten)]
     pub(crate) all: Figures,
     pub(super) tenants: BTreeMap<String, Outcomes>,
-    /// The cause of the first failed request, with its URL.
+    /// Cause of the first failed request, with its URL.
     #[serde(skip)]
     pub(super) first_failure: Option<String>,
     /// True once any request was answered.
     #[serde(skip)]
     pub(super) answered: bool,
-    /// The seed that repeats the moments of the requests.
+    /// Seed that repeats the moments of the requests.
     pub(super) seed: u64,
 }
 
 impl Summary {
-    /// The progress so far on one line.
     pub(super) fn line(&self) -> String {
         let Outcomes { sent, served, refused, failed, .. } = self.all.outcomes;
         format!(
@@ -62,7 +60,6 @@ impl Summary {
         )
     }
 
-    /// Writes the final results with a row for each tenant.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let Outcomes { sent, not_sent, timed_out, .. } = self.all.outcomes;
         let Self { at_s, seed, .. } = self;

@@ -1,4 +1,5 @@
-//! The load of the demo: several times the limit for each bucket, and for one with quotas less than its limit.
+//! The load of the demo: several times the limit for each bucket, and less than the limit for a
+//! bucket with quotas.
 
 use anyhow::Context;
 use http::HeaderValue;
@@ -6,21 +7,22 @@ use http::HeaderValue;
 use super::fleet::Fleet;
 use crate::load::{Demand, Schedule};
 
-/// The load of a bucket, as a multiple of its limit.
+/// Load of a bucket, as a multiple of its limit.
 const OVERLOAD: f64 = 3.5;
-/// The load of a bucket with exact quotas, as a multiple of its limit: it is they that refuse, and not the limit.
+/// Load of a bucket with exact quotas, as a multiple of its limit: the quotas refuse, and not the
+/// limit.
 const BELOW_LIMIT: f64 = 0.4;
-/// The load of a bucket without a limit, in requests/s.
+/// Load of a bucket without a limit, in requests/s.
 const UNLIMITED_RPS: f64 = 300.0;
-/// The smallest load of a bucket, in requests/s, so that a limit of zero shows refusals.
+/// Minimum load of a bucket, in requests/s, so that a limit of zero shows refusals.
 const RPS_MIN: f64 = 10.0;
-/// The largest load in all, in requests/s, so that the machine is not the bottleneck.
+/// Maximum total load, in requests/s, so that the machine is not the bottleneck.
 const TOTAL_RPS_MAX: f64 = 8_000.0;
-/// The tenants and their shares of the load. The last two have no entry in the example policy.
+/// Tenants and their shares of the load. The last two have no entry in the example policy.
 const TENANTS: [(&str, f64); 4] =
     [("enterprise_acme", 0.4), ("free_tier", 0.3), ("corner-shop", 0.2), ("book-club", 0.1)];
 
-/// The load of each service, by bucket and tenant.
+/// Returns the load of each service, by bucket and tenant.
 pub(super) fn demands(fleet: &Fleet) -> anyhow::Result<Vec<Demand>> {
     let status = fleet.status();
     let rate = |bucket: &String| {

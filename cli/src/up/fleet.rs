@@ -30,23 +30,20 @@ use crate::cmd::service::{self, CapacityArgs, Service, TrustArgs};
 const POLICY: &str = include_str!("example/policy.yaml");
 const TENANTS: &str = include_str!("example/tenants.yaml");
 
-/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
+/// Zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
 /// exceeded.
 const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
 
-/// The running tiers.
 pub(super) struct Fleet {
     brain: Shared<Brain>,
-    /// The addresses of the services and their shares of the load.
+    /// Addresses of the services and their shares of the load.
     pub(super) services: Vec<(SocketAddr, f64)>,
-    /// The buckets of the services.
     pub(super) buckets: Vec<String>,
     lines: Vec<String>,
-    /// From services to controller and store, the order in which they stop: the parent of each tier still receives its
-    /// last report, and the store the leases that are left.
+    /// From services to controller and store, the order of stopping: the parent of each tier still
+    /// receives its last report, and the store the remaining leases.
     tiers: [Tier; 4],
-    /// The URL of the quota server.
     quota_store: String,
     /// Cancelled when a part ends by itself.
     pub(super) failed: CancellationToken,
@@ -54,7 +51,6 @@ pub(super) struct Fleet {
     directory: TempDir,
 }
 
-/// The tasks of one tier.
 #[derive(Default)]
 struct Tier {
     shutdown: CancellationToken,
@@ -65,13 +61,13 @@ const SERVICES: usize = 0;
 const AGGREGATORS: usize = 1;
 const CONTROLLER: usize = 2;
 const QUOTA: usize = 3;
-/// The time that a request waits for the quota server. Longer than the default: all parts and their load share one machine.
+/// Maximum time that a request waits for the quota server. Longer than the default: all parts and
+/// their load share one machine.
 const QUOTA_TIMEOUT: Duration = Duration::from_secs(1);
-/// The memory for token buckets, in MiB.
 const QUOTA_CACHE_MIB: u64 = 16;
 
 impl Fleet {
-    /// Starts every part, each after the parent that it connects to listens.
+    /// Starts every part after its parent listens.
     ///
     /// # Errors
     /// A part cannot start.
@@ -212,17 +208,15 @@ impl Fleet {
         });
     }
 
-    /// The addresses of the parts, one on a line.
+    /// Lists the addresses of the parts, one on a line.
     pub(super) fn describe(&self) -> String {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// The controller's status.
     pub(super) fn status(&self) -> Status {
         self.brain.with(|brain, now| Status::of(brain, now))
     }
 
-    /// The policies in force and held back.
     pub(super) fn policies(&self) -> Policies {
         self.brain.with(|brain, _| Policies::of(brain))
     }
@@ -244,8 +238,8 @@ impl Fleet {
     }
 }
 
-/// The policy and tenant files. Without arguments, the built-in examples are copied to the directory for
-/// editing.
+/// Returns the policy and tenant files. Without arguments, the built-in examples are copied to the
+/// directory for editing.
 fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Option<PathBuf>)> {
     let write = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -260,13 +254,13 @@ fn policy_files(args: &Args, directory: &TempDir) -> anyhow::Result<(PathBuf, Op
     Ok((policy, tenants))
 }
 
-/// The buckets of the policy, and one bucket for each pattern.
+/// Returns the buckets of the policy, and one bucket for each pattern.
 fn demo_buckets(policy: &Policy) -> Vec<String> {
     let buckets = policy.entries().map(|(entry, _)| entry.replace('*', "users"));
     buckets.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The demo is for this machine alone, so its admin ports need no token.
+/// Only this machine uses the demo, so its admin ports need no token.
 fn open_on_loopback() -> SecurityArgs {
     SecurityArgs { admin_open_on_loopback: true, ..SecurityArgs::default() }
 }

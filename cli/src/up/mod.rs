@@ -1,5 +1,5 @@
-//! `plimsoll up`: every tier in one process, over real loopback sockets, with demo services that are
-//! overloaded.
+//! `plimsoll up`: every tier in one process, over real loopback sockets, with overloaded demo
+//! services.
 
 mod demand;
 mod fleet;
@@ -21,15 +21,13 @@ use summary::Window;
 use crate::load::{self, Load};
 use crate::output::{self, Format, OutputArgs};
 
-/// The last part of a run that the summary averages over.
+/// Last part of a run that the summary averages over.
 const SUMMARY_WINDOW: Duration = Duration::from_secs(20);
-/// The span of the rates of each table: ten roll-ups, so that one more or less changes little.
+/// Span of the rates of each table: ten roll-ups, so that one more or less changes little.
 const TABLE_WINDOW: Duration = Duration::from_secs(5);
-/// The interval between two looks at the counts.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Looks between two tables.
 const LOOKS_PER_TABLE: u32 = 5;
-/// The seed of the load, so that each run shows the same.
+/// Constant, so that each run shows the same.
 const LOAD_SEED: u64 = 0;
 
 /// The arguments of `plimsoll up`.
@@ -60,7 +58,7 @@ pub(crate) async fn run(args: Args, shutdown: CancellationToken) -> anyhow::Resu
     let mut end = pin!(timeout(args.duration.unwrap_or(Duration::MAX), shutdown.cancelled()));
     let fleet = Fleet::start(&args).await?;
     let prints_tables = args.output.format == Format::Text;
-    // An output that fails is no reason to stop the demo.
+    // A failed output does not stop the demo.
     let _ = if prints_tables {
         writeln!(output::stdout(), "{}", fleet.describe())
     } else {

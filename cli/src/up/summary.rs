@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::load::Figures;
 
-/// The controller's statuses of buckets of the last seconds.
+/// Controller's bucket statuses of the last seconds.
 #[derive(Debug)]
 pub(super) struct Window {
     span: Duration,
@@ -18,27 +18,26 @@ pub(super) struct Window {
     statuses: VecDeque<(Duration, BTreeMap<Bucket, BucketStatus>)>,
 }
 
-/// The result of `plimsoll up`.
+/// Result of `plimsoll up`.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Summary {
     /// Length of the run in seconds.
     pub(super) duration_s: f64,
     /// Seconds that the rates are averaged over.
     pub(super) window_s: f64,
-    /// Rates by bucket.
     pub(super) buckets: BTreeMap<String, Line>,
     /// Outcomes of the requests of the whole run; null without a demo.
     pub(super) load: Option<Figures>,
 }
 
-/// The rates of a bucket, or of one tenant of it.
+/// Rates of a bucket, or of one of its tenants.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Line {
-    /// Limit in requests/s, in a summary the mean of its changes; null without a limit, and for a tenant.
+    /// Limit in requests/s, in a summary the mean of its changes; null without a limit, and for a
+    /// tenant.
     pub(super) limit_rps: Option<f64>,
-    /// Requests/s offered, those included that were refused from the memory of a quota's refusal.
+    /// Requests/s offered, including requests that were refused from memory of a quota's refusal.
     pub(super) offered_rps: f64,
-    /// Requests/s admitted.
     pub(super) admitted_rps: f64,
     /// Requests/s that exact quotas refused.
     pub(super) quota_refused_rps: f64,
@@ -46,9 +45,8 @@ pub(super) struct Line {
     pub(super) drop_ratio: Option<f64>,
     /// In shadow, requests that would have been refused over offered ones; null without a limit.
     pub(super) would_drop_ratio: Option<f64>,
-    /// The reasons of refusals, those of the limit first.
+    /// Reasons of refusals, the limit's first.
     pub(super) reasons: Vec<Reason>,
-    /// Mode in force.
     pub(super) mode: ShownMode,
     /// Rates by tenant class; absent for a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +58,7 @@ impl Window {
         Self { span, statuses: VecDeque::new() }
     }
 
-    /// Adds a status, and drops those that are older than the span.
+    /// Adds a status, and drops statuses that are older than the span.
     pub(super) fn push(&mut self, at: Duration, buckets: &BTreeMap<Bucket, BucketStatus>) {
         self.statuses.push_back((at, buckets.clone()));
         while self.statuses.get(1).is_some_and(|(second, _)| at.saturating_sub(*second) > self.span) {
@@ -68,8 +66,8 @@ impl Window {
         }
     }
 
-    /// The average rates over the last `span`, or over the whole run if it is shorter; and the seconds
-    /// averaged over.
+    /// Returns the seconds of the average and the average rates over the last `span`, or over the
+    /// whole run if it is shorter.
     fn lines(&self, span: Duration) -> (f64, BTreeMap<String, Line>) {
         let Some(newest @ (end, last)) = self.statuses.back() else { return (0.0, BTreeMap::new()) };
         let off = |at: &Duration| end.saturating_sub(*at).abs_diff(span);
@@ -88,8 +86,8 @@ impl Window {
         (seconds, buckets.collect())
     }
 
-    /// The mean of the limits that a bucket had, because what it admitted before a change was admitted under the limit
-    /// before. `None` if it had none at some time of the last `window_s` seconds.
+    /// Returns the mean of a bucket's limits, because earlier requests were admitted under earlier
+    /// limits. `None` if it had none at some time of the last `window_s` seconds.
     fn mean_limit(&self, bucket: &str, window_s: f64) -> Option<f64> {
         let (end, last) = self.statuses.back()?;
         let last_rps = last.get(bucket)?.limit_rps?;
@@ -105,7 +103,7 @@ impl Window {
         (seconds > 0.0).then(|| last_rps + above / seconds)
     }
 
-    /// The result of a run, over its last `span`.
+    /// Returns the result of a run, over its last `span`.
     pub(super) fn summary(&self, ran: Duration, span: Duration, load: Option<Figures>) -> Summary {
         let (window_s, mut buckets) = self.lines(span);
         for (name, line) in &mut buckets {
@@ -115,7 +113,7 @@ impl Window {
     }
 }
 
-/// The rates of the traffic of a bucket, or of one tenant of it, since `before`.
+/// Returns the rates of the traffic of a bucket, or of one of its tenants, since `before`.
 fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, seconds: f64) -> Line {
     let before = before.copied().unwrap_or_default();
     let rate =
@@ -144,17 +142,16 @@ fn average(bucket: &BucketStatus, now: &Traffic, before: Option<&Traffic>, secon
     }
 }
 
-/// The requests that asked, those included that were refused from memory.
+/// Includes requests that were refused from memory.
 const fn asked(traffic: &Traffic) -> u64 {
     traffic.offered + traffic.quota_repeated
 }
 
-/// The requests that exact quotas refused.
 const fn by_quotas(traffic: &Traffic) -> u64 {
     traffic.quota_dropped + traffic.quota_repeated
 }
 
-/// The requests that were refused, or would have been in enforce.
+/// Includes requests that would have been refused in enforce.
 const fn refused(traffic: &Traffic) -> u64 {
     traffic.dropped
         + traffic.guard_dropped
@@ -167,7 +164,7 @@ const fn refused(traffic: &Traffic) -> u64 {
 mod tests {
     use super::*;
 
-    /// An enforced bucket with a limit of 100, and these counts.
+    /// Makes an enforced bucket with a limit of 100, and these counts.
     fn bucket(counts: &[(&str, u64)]) -> BucketStatus {
         let mut status = serde_json::json!({
             "entry": "b", "limit_rps": 100.0, "learned": null, "queried": null, "mode": "enforce", "killed": false,

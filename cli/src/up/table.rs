@@ -28,10 +28,10 @@ pub(super) fn present(status: &Status, policies: &Policies, summary: &Summary) -
     table
 }
 
-/// Returns what keeps the policy files from being in force, if anything does.
+/// Returns the reason why the policy files are not applied, if any.
 fn waiting(policies: &Policies) -> String {
     if let Some(refused) = &policies.refused {
-        // The first line has the place and the reason, and those after it quote the file.
+        // The first line has the place and the reason, and the later lines quote the file.
         let first = refused.lines().next().unwrap_or_default().replace(char::is_control, " ");
         return format!("policy refused: {first}\n");
     }
@@ -44,7 +44,6 @@ fn waiting(policies: &Policies) -> String {
     })
 }
 
-/// Writes the table at the end of a run.
 pub(super) fn write_summary(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let mut table = format!("\nover the last {:.0} s of {:.0} s\n", summary.window_s, summary.duration_s);
     write_lines(&mut table, summary, |_, line| {
@@ -60,7 +59,8 @@ pub(super) fn write_summary(out: &mut dyn Write, summary: &Summary) -> io::Resul
     writeln!(out, ", {unanswered} unanswered at the end; {not_sent} were due but not sent")
 }
 
-/// Writes a row for each bucket, with a note on it, and one for each tenant, with the reasons of its refusals.
+/// Writes a row for each bucket, with a note on it, and one for each tenant, with the reasons of
+/// its refusals.
 fn write_lines(table: &mut String, summary: &Summary, note: impl Fn(&str, &Line) -> Option<String>) {
     let _ = writeln!(
         table,

@@ -1,13 +1,15 @@
-//! The alerts that are shipped, evaluated by a real Prometheus server on real fleets: each fires on its fault and
-//! is resolved when the fault is over.
+//! The shipped alerts, evaluated by a real Prometheus server on real fleets: each fires on its
+//! fault and is resolved when the fault is over.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use plimsoll_client::Limiter;
 use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::extra_gates::HelpDesk;
 use crate::fleet::{Fleet, policy};
@@ -19,7 +21,7 @@ use crate::turns::{IDLE, turn};
 const LIMIT: u32 = 300;
 const OFFERED: u32 = 900;
 
-/// The rules as they are shipped, but for the waits before an alert fires: those are 1 s.
+/// Returns the shipped rules with waits of 1 s before an alert fires.
 fn rules() -> String {
     let shipped = fs::read_to_string(root().join("charts/plimsoll/alerts.yaml")).unwrap();
     let line = |line: &str| match line.trim_start().strip_prefix("for: ") {
@@ -29,13 +31,12 @@ fn rules() -> String {
     shipped.lines().map(|text| line(text) + "\n").collect()
 }
 
-/// The names of all alerts that are shipped.
 fn shipped() -> BTreeSet<String> {
     let rules = rules();
     rules.lines().filter_map(|line| line.trim_start().strip_prefix("- alert: ")).map(str::to_owned).collect()
 }
 
-/// The alerts of trust, which fire in tests of their own.
+/// Alerts of trust, which fire in separate tests.
 pub(crate) const OF_TRUST: [&str; 6] = [
     "PlimsollCertificateExpiring",
     "PlimsollCertificateUntrusted",
@@ -45,16 +46,15 @@ pub(crate) const OF_TRUST: [&str; 6] = [
     "PlimsollAuditFailing",
 ];
 
-/// The alerts of exact quotas, likewise.
+/// Alerts of exact quotas, which fire in separate tests.
 pub(crate) const OF_QUOTAS: [&str; 2] = ["PlimsollQuotaStoreFailing", "PlimsollQuotaDegraded"];
 
-/// The alert of a sidecar.
 pub(crate) const SIDECAR_LATE: &str = "PlimsollSidecarLate";
 
-/// The alert of a fault that no sound fleet has.
+/// Alert of a fault that no sound fleet has.
 const UNDERADMITTING: &str = "PlimsollUnderadmitting";
 
-/// A server that scrapes processes and evaluates the rules.
+/// Server that scrapes processes and evaluates the rules.
 pub(crate) struct Alerts {
     server: RealPrometheus,
     address: SocketAddr,
@@ -97,7 +97,6 @@ impl Alerts {
         });
     }
 
-    /// The names of the alerts that fire.
     pub(crate) fn firing(&self) -> Option<BTreeSet<String>> {
         let answer = self.get("/api/v1/alerts")?;
         let alerts = answer["data"]["alerts"].as_array()?.clone();
@@ -115,7 +114,7 @@ impl Alerts {
         self.fired.extend(last);
     }
 
-    /// Waits until none of these fires any more.
+    /// Waits until none of these fires anymore.
     pub(crate) fn until_resolved(&self, over: &[&str]) {
         until(&format!("{over:?} to be resolved"), || {
             let firing = self.firing()?;
@@ -144,7 +143,7 @@ fn alerts_of_a_lost_aggregator_fire_until_it_is_back() {
         let released = fleet.controller_metric("plimsoll_bucket_released", "");
         beyond > 0.1 * f64::from(LIMIT) && (released / beyond - 1.0).abs() < 0.5
     });
-    // It stays so until something is done about it.
+    // It stays so until an operator acts.
     alerts.until_firing(&["PlimsollAggregatorLost", "PlimsollShareReleased", "PlimsollAdmittedAboveLimit"]);
 
     fleet.restart_aggregator(0);
@@ -182,7 +181,7 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     command(&["kill", "on", "--reason", "a test"]);
     command(&["kill", "off"]);
     alerts.until_firing(&["PlimsollModeDiffersFromFile"]);
-    // A state of an earlier epoch, which does not know the kill.
+    // A state of an earlier epoch, without the kill.
     fleet.controller.kill_9();
     fleet.restart_controller();
     until("the next epoch to begin", || fleet.status().filter(|status| status["leading"] == true));
@@ -240,14 +239,14 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
 
     let aggregator = &fleet.zones[0].aggregator;
     aggregator.limit(Resource::Nofile, Some(aggregator.descriptors()));
-    // The server scrapes the pages over the connection that it has.
+    // The server scrapes the pages over its open connection.
     let waiting = TcpStream::connect(aggregator.address("listen")).unwrap();
     alerts.until_firing(&["PlimsollConnectionsNotAccepted"]);
     aggregator.limit(Resource::Nofile, getrlimit(Resource::Nofile).maximum);
     alerts.until_resolved(&["PlimsollConnectionsNotAccepted"]);
     drop(waiting);
 
-    // A file is in the place of the directory of the state.
+    // A file replaces the directory of the state.
     let away = state.with_extension("away");
     fs::rename(&state, &away).unwrap();
     fs::write(&state, "").unwrap();
@@ -258,16 +257,15 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     fs::rename(&away, &state).unwrap();
     alerts.until_resolved(&["PlimsollStateNotSaved"]);
 
-    // Two instances ask for more buckets of a pattern than one aggregator gets. What found no room is shown for longer
-    // than a test waits.
-    fleet.save_policy(&policy(LIMIT, "shadow", false).replace("rollout:", "  b*: { limit: 100 }\nrollout:"));
-    let crowd = [0, 1].map(|instance| {
-        let buckets: Vec<String> = (0..600).map(|bucket| format!("b{instance}-{bucket}")).collect();
-        let flags = ["service", "--zone", "zone-a", "--name", "twin", "--aggregator", &lower, "--buckets"];
-        Process::start(&[&flags[..], &[&buckets.join(",")], &free].concat())
-    });
+    // A client requests more buckets than there is room for. Buckets without room are shown for
+    // longer than a test waits.
+    let runtime = Runtime::new().unwrap();
+    let in_runtime = runtime.enter();
+    let crowd = Limiter::builder("crowd").zone("zone-a").aggregator(&lower).buckets_max(2_000);
+    let (crowd, _feed) = crowd.build().unwrap();
+    let buckets: Vec<_> = (0..1_100).map(|bucket| crowd.bucket(&format!("b{bucket}")).unwrap()).collect();
     alerts.until_firing(&["PlimsollBucketUnprotected"]);
-    drop(crowd);
+    drop((buckets, in_runtime));
 
     let of_a_lost_aggregator = [
         "PlimsollAggregatorLost",
@@ -286,7 +284,8 @@ fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
     alerts.server.stop();
 }
 
-/// Runs a second controller, which leads, on a copy of the state of the first, and a service in both halves.
+/// Runs a second controller, which leads, on a copy of the state of the first, and a service in
+/// both halves.
 fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
     let instance = |controller: &Process| {
         let (_, status) = http(controller.address("admin"), "GET", "/status", &[]).unwrap();

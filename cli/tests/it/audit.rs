@@ -1,5 +1,5 @@
-//! The audit log of a real controller: a session of several callers, a disk that is full for a while, and files that
-//! were manipulated.
+//! The audit log of a real controller: a session of several callers, a disk that is full for a
+//! while, and files that were manipulated.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::fleet::metric;
 use crate::process::{Process, http_get, run, until};
 
-/// A directory with a policy of this limit, and a tokens file.
+/// Makes a directory with a policy of this limit, and a tokens file.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write_policy(folder.path(), 100);
@@ -63,7 +63,7 @@ fn succeed(folder: &TempDir, controller: &Process, name: &str, args: &[&str]) ->
     text
 }
 
-/// The lines of the log, from its files.
+/// Returns the lines of the log, from its files.
 fn lines(state: &Path) -> Vec<Value> {
     let ended = run(&["audit", "show", "--file", &state.display().to_string(), "-o", "json"]);
     let text = String::from_utf8(ended.stdout).unwrap();

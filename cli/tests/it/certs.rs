@@ -21,7 +21,6 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A place with a CA.
     fn with_ca(extra: &[&str]) -> Self {
         let place = Self::new();
         place.succeed("certs init --dir ca", extra);
@@ -32,8 +31,8 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Runs a command, and returns its exit code with both outputs. Words after `--dir`, `--ca`, `--out` and
-    /// `check` are names in this place.
+    /// Runs a command, and returns its exit code with both outputs. Words after `--dir`, `--ca`,
+    /// `--out` and `check` are names in this place.
     fn run(&self, line: &str, extra: &[&str]) -> (i32, String) {
         let mut args: Vec<String> = line.split(' ').map(ToOwned::to_owned).collect();
         for at in 1..args.len() {
@@ -57,7 +56,7 @@ impl Place {
         fs::metadata(self.path(name)).unwrap().permissions().mode() & 0o777
     }
 
-    /// The lines of a private key that are secret.
+    /// Returns the secret lines of a private key.
     fn secret_lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.path(name)).unwrap();
         text.lines().filter(|line| !line.starts_with("-----")).map(ToOwned::to_owned).collect()

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 use crate::house::root;
 use crate::process::run;
 
-/// The exit code for invalid arguments or input.
 const USAGE: i32 = 2;
 
 pub(crate) fn chart() -> PathBuf {
     root().join("charts/plimsoll")
 }
 
-/// The output of helm with these arguments. `None` if helm is not installed, and then `test` is recorded as skipped.
+/// Returns the output of helm with these arguments. `None` if helm is not installed, and then
+/// `test` is recorded as skipped.
 pub(crate) fn helm<S: AsRef<OsStr>>(test: &str, args: &[S]) -> Option<Output> {
     let folders = TempDir::new().unwrap();
     let mut helm = Command::new("helm");
@@ -38,7 +38,7 @@ pub(crate) fn helm<S: AsRef<OsStr>>(test: &str, args: &[S]) -> Option<Output> {
     }
 }
 
-/// The exit code, standard output and standard error.
+/// Returns the exit code, standard output and standard error.
 pub(crate) fn parts(output: Output) -> (Option<i32>, String, String) {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
@@ -166,7 +166,6 @@ fn value_paths_follow_the_indentation() {
     assert_eq!(paths.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "a.c", "a.d", "a.d.e", "f"]);
 }
 
-/// A flag of a help page with its text.
 pub(crate) struct Flag<'a> {
     pub(crate) name: &'a str,
     text: String,
@@ -179,7 +178,6 @@ pub(crate) fn help(command: &[String]) -> String {
     out
 }
 
-/// The long flags of a help page.
 pub(crate) fn flags(help: &str) -> Vec<Flag<'_>> {
     let mut flags: Vec<Flag<'_>> = Vec::new();
     for line in help.lines() {
@@ -197,7 +195,6 @@ pub(crate) fn flags(help: &str) -> Vec<Flag<'_>> {
     flags
 }
 
-/// The subcommands of a help page.
 fn commands(help: &str) -> impl Iterator<Item = &str> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let list = list.take_while(|line| !line.is_empty());
@@ -210,7 +207,7 @@ fn template_text(name: &str) -> String {
     fs::read_to_string(Path::new(&chart()).join("templates").join(name)).unwrap()
 }
 
-/// The paths of all keys of a YAML file that nests by indentation alone.
+/// Returns the paths of all keys of a YAML file that nests only by indentation.
 fn value_paths(yaml: &str) -> BTreeSet<String> {
     let mut open: Vec<(usize, &str)> = Vec::new();
     let mut paths = BTreeSet::new();
@@ -227,7 +224,7 @@ fn value_paths(yaml: &str) -> BTreeSet<String> {
     paths
 }
 
-/// The texts after every `mark`, as long as their letters are `wanted`.
+/// Returns the texts after every `mark`, as long as their letters are `wanted`.
 fn texts_after(text: &str, mark: &str, wanted: impl Fn(char) -> bool) -> BTreeSet<String> {
     let rests = text.split(mark).skip(1);
     rests.map(|rest| rest.chars().take_while(|letter| wanted(*letter)).collect()).collect()

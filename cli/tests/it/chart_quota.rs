@@ -1,4 +1,5 @@
-//! The quota server of the chart, as helm renders it: one pod with a volume that outlives it, certificates and tokens.
+//! The quota server of the chart, as helm renders it: one pod with a volume that outlives it,
+//! certificates and tokens.
 
 use crate::chart::{chart, flags, helm, help, parts};
 
@@ -12,8 +13,8 @@ const ISSUER: &[&str] = &[
 ];
 const TRIAL: &[&str] = &["quota.enabled=true", "quota.tokens.secret=callers", "insecure=true"];
 
-/// Renders the quota server and the notes of a release `p`. `Err` is helm's error, and `None` means that helm is not
-/// installed, and that `test` is recorded as skipped.
+/// Renders the quota server and the notes of a release `p`. `Err` is helm's error, and `None` means
+/// that helm is not installed, and that `test` is recorded as skipped.
 fn render(test: &str, values: &[&str]) -> Option<Result<(String, String), String>> {
     let chart = chart();
     let mut args = vec!["install", "p", chart.to_str().unwrap(), "--dry-run=client"];

@@ -1,4 +1,5 @@
-//! The library chart of a sidecar, as another chart includes it: the very chart of docs/guides/deployment.md.
+//! The library chart of a sidecar, as another chart includes it: exactly the chart of
+//! docs/guides/deployment.md.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use crate::chart::{flags, helm, help, parts};
 use crate::house::root;
 use crate::process::run;
 
-/// The guide with a whole chart of a service, in fences that begin with the name of their file.
+/// Has a whole chart of a service, in fences that begin with the name of their file.
 const GUIDE: &str = "docs/guides/deployment.md";
 const TRIAL: &[&str] =
     &["plimsoll-sidecar.insecure=true", "plimsoll-sidecar.aggregators={http://a:7410,http://b:7410}"];
@@ -20,7 +21,7 @@ const QUOTAS: &[&str] = &[
     "plimsoll-sidecar.quotaStore.secret=shop-quota",
 ];
 
-/// The chart of the guide with its dependency, in a directory of its own.
+/// Makes the chart of the guide with its dependency, in a new directory.
 fn chart_of_the_guide(test: &str) -> Option<TempDir> {
     let directory = TempDir::new().unwrap();
     let guide = fs::read_to_string(root().join(GUIDE)).unwrap();
@@ -46,7 +47,7 @@ fn render(test: &str, chart: &Path, values: &[&str]) -> Option<Result<String, St
     Some(if code == Some(0) { Ok(out) } else { Err(err) })
 }
 
-/// The text of a rendered file in a ConfigMap, without its indentation.
+/// Returns a rendered file in a ConfigMap, without its indentation.
 fn file_in(rendered: &str, name: &str) -> String {
     let (_, rest) = rendered.split_once(&format!("  {name}: |\n")).unwrap();
     let lines = rest.lines().map_while(|line| line.strip_prefix("    "));
@@ -160,7 +161,7 @@ fn sidecar_with_quotas_has_the_address_password_and_authority_of_its_store() {
     ] {
         assert!(with_quotas.contains(wanted), "{wanted:?} is missing:\n{with_quotas}");
     }
-    // The address, whether the store has a password, and whether it is reached by TLS.
+    // The address, whether the store has a password, and whether it uses TLS.
     for (url, has_password, is_tls) in
         [("rediss+cluster://a:1", true, true), ("redis://a:1", true, false), ("plimsoll://a:1", false, false)]
     {

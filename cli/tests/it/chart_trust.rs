@@ -1,13 +1,13 @@
-//! The chart as helm renders it: certificates and tokens reach both tiers, and nothing is plaintext unless the values
-//! ask for it.
+//! The chart as helm renders it: certificates and tokens reach both tiers, and nothing is plaintext
+//! unless the values request it.
 
 use crate::chart::{chart, flags, helm, help};
 use std::collections::BTreeMap;
 
-/// Values with which the chart requests its certificates from cert-manager.
+/// The chart requests its certificates from cert-manager.
 const ISSUER: &[&str] =
     &["certManager.issuerRef.name=ca", "trustDomain=example.org", "tokens.secret=operators"];
-/// Values with which the chart uses existing Secrets.
+/// The chart uses existing Secrets.
 const SECRETS: &[&str] =
     &["controller.certificates.secret=top", "zones[0].certificates.secret=low", "tokens.secret=operators"];
 const INSECURE: &[&str] = &["insecure=true"];
@@ -15,15 +15,15 @@ const INSECURE: &[&str] = &["insecure=true"];
 const TIERS: [(&str, &str); 2] =
     [("p-plimsoll-controller", "controller"), ("p-plimsoll-eu-1a", "aggregator")];
 
-/// The documents and the notes of a release.
+/// Documents and notes of a release.
 struct Rendered {
-    /// The texts of all objects by kind and name.
+    /// Texts of all objects by kind and name.
     objects: BTreeMap<(String, String), String>,
     notes: String,
 }
 
-/// Renders the chart with a zone `eu-1a`, unless a value names another. `None` if helm is not installed, and then
-/// `test` is recorded as skipped.
+/// Renders the chart with a zone `eu-1a`, unless a value names another. `None` if helm is not
+/// installed, and then `test` is recorded as skipped.
 fn render(test: &str, values: &[&str]) -> Option<Result<Rendered, String>> {
     let chart = chart();
     let mut args =
@@ -173,7 +173,7 @@ fn issuer_gives_each_process_a_certificate_of_its_identity() {
             ],
         );
     }
-    // A process with a Secret of its own needs none.
+    // A process with its own Secret needs none.
     let Some(rendered) = render(test, &[ISSUER, SECRETS].concat()) else { return };
     assert!(!rendered.unwrap_or_else(|error| panic!("{error}")).has_kind("Certificate"));
 }

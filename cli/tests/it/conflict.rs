@@ -1,5 +1,5 @@
-//! Two controllers on copies of one state directory: every process that sees both says so, and one rule decides
-//! which of them leads.
+//! Two controllers on copies of one state directory: every process that sees both reports it, and
+//! one rule decides which of them leads.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ fn metric_of(process: &Process, port: &str, name: &str) -> f64 {
     metric(&http_get(process.address(port), "/metrics").1, name, "")
 }
 
-/// The output of `plimsoll status`.
+/// Returns the output of `plimsoll status`.
 fn shown(controller: &Process) -> String {
     let admin = format!("http://{}", controller.address("admin"));
     String::from_utf8(run(&["status", "--controller", &admin]).stdout).unwrap()
@@ -91,7 +91,7 @@ fn client_in_both_follows_one_controller_and_the_side_of_the_other_says_so() {
         });
     }
     assert!(shown(other).contains("a second controller runs: "), "{}", shown(other));
-    // The word of a client is shown, and stops no controller.
+    // A client's claim is shown, and stops no controller.
     assert_eq!(status(other)["lost_lead"], Value::Null);
     assert_eq!(metric_of(leader, "admin", conflict), 0.0, "everything that speaks to it follows it");
     drop(twins.directory);

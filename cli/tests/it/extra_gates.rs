@@ -1,5 +1,5 @@
-//! Query gates on real processes and a real Prometheus server: its answers pass and end a canary, and without
-//! an answer every bucket keeps its stage.
+//! Query gates on real processes and a real Prometheus server: its answers pass and end a canary,
+//! and without an answer every bucket keeps its stage.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use crate::prometheus::RealPrometheus;
 use crate::rollout::{OFFERED, Scene};
 use crate::turns::turn;
 
-/// A server with a page of metrics that has one number or none.
+/// Server with a page of metrics that has one number or none.
 #[derive(Clone)]
 pub(crate) struct HelpDesk {
     pub(crate) tickets: Arc<Mutex<Option<f64>>>,
@@ -25,7 +25,6 @@ impl HelpDesk {
         Self::showing("tickets_open", tickets)
     }
 
-    /// A page with a number of another name.
     pub(crate) fn showing(name: &'static str, tickets: f64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -53,7 +52,7 @@ impl HelpDesk {
     }
 }
 
-/// A policy whose only narrow gate is the query: no other gate fails on a busy machine.
+/// The query is the only narrow gate: no other gate fails on a busy machine.
 fn policy(url: &str) -> String {
     format!(
         "buckets:\n  good: {{ limit: unlimited, mode: shadow }}\n  tight: {{ limit: unlimited }}\n  \
@@ -68,7 +67,7 @@ fn waits_for(scene: &Scene, what: &str) -> Value {
     until(&format!("`{what}` to be the only reason"), || {
         let status = scene.status("good");
         let why = status["why"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap());
-        // The number of instances is always told.
+        // The number of instances is always reported.
         let why: Vec<&str> = why.filter(|reason| !reason.starts_with("the evidence rests on")).collect();
         (why.len() == 1 && why[0].starts_with(what)).then_some(status)
     })
@@ -114,8 +113,8 @@ fn query_gate_follows_the_server_and_waits_while_it_is_down() {
     let (_, page) = http_get(scene.admin(), "/metrics");
     assert!(!page.contains("plimsoll_rollout_query_value{entry=\"good\""), "{page}");
 
-    // The server is back. A new number shows that it has read the page again; it would also answer with the
-    // old one.
+    // The server is back. A new number shows that it has read the page again; it would also answer
+    // with the old one.
     desk.set(Some(4.0));
     server.start_again();
     until("the new number", || {

@@ -1,5 +1,5 @@
-//! A fleet of real processes under load: a controller, two zones with an aggregator and two services each,
-//! and load generators. `./measure` uses it too.
+//! A fleet of real processes under load: a controller, two zones with an aggregator and two
+//! services each, and load generators. `./measure` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,20 +11,17 @@ use tempfile::TempDir;
 
 use crate::process::{Process, http, http_get, until};
 
-/// The zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
+/// Zones and their shares of the load. They are unequal, so that a limit enforced per zone would be
 /// exceeded.
 const ZONES: [(&str, f64); 2] = [("zone-a", 0.7), ("zone-b", 0.3)];
 const SERVICES_PER_ZONE: usize = 2;
-/// The bucket of all requests.
 pub(crate) const BUCKET: &str = "checkout";
 
-/// The load generator with the output that tests read.
+/// Load generator with the output that tests read.
 pub(crate) const LOAD: [&str; 3] = ["load", "--output", "json"];
 
-/// Two tenant classes with equal weights.
 pub(crate) const TENANTS: &str = "tenants: { default: { weight: 1.0 }, acme: { weight: 1.0 } }\n";
 
-/// The running processes.
 pub(crate) struct Fleet {
     pub(crate) controller: Process,
     pub(crate) zones: Vec<Zone>,
@@ -32,14 +29,13 @@ pub(crate) struct Fleet {
     directory: TempDir,
 }
 
-/// One zone.
 pub(crate) struct Zone {
     pub(crate) name: &'static str,
     pub(crate) aggregator: Process,
     pub(crate) services: Vec<Process>,
 }
 
-/// The cumulative decisions of services at one moment.
+/// Cumulative decisions of services at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) at: Instant,
@@ -48,7 +44,7 @@ pub(crate) struct Sample {
     pub(crate) would_drop: f64,
 }
 
-/// The decisions of services between two moments, in requests/s.
+/// Decisions of services between two moments, in requests/s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
     pub(crate) offered: f64,
@@ -57,7 +53,8 @@ pub(crate) struct Rates {
     pub(crate) would_dropped: f64,
 }
 
-/// A policy for the bucket, without gates and guardrails, so that a raised mode takes effect at once.
+/// A policy for the bucket, without gates and guardrails, so that a raised mode takes effect
+/// immediately.
 pub(crate) fn policy(limit: u32, mode: &str, killed: bool) -> String {
     format!(
         "kill_switch: {killed}\nbuckets:\n  {BUCKET}: {{ limit: {limit}, mode: {mode} }}\n\
@@ -82,7 +79,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts the controller and the aggregators alone, and waits until they listen.
+    /// Starts only the controller and the aggregators, and waits until they listen.
     pub(crate) fn without_services(policy: &str, tenants: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let controller = start_controller(&directory, policy, tenants);
@@ -94,22 +91,22 @@ impl Fleet {
         Self { controller, zones: zones.into(), load: Vec::new(), directory }
     }
 
-    /// Starts a load of `rps` requests/s in all.
+    /// Starts a total load of `rps` requests/s.
     pub(crate) fn start_load(&mut self, rps: f64) {
         self.start_load_in_steps(&[(Duration::ZERO, rps)]);
     }
 
-    /// Starts a load of `rps` requests/s in all, whose callers wait as long as a busy machine needs.
+    /// Starts a total load of `rps` requests/s, with callers that wait as long as a busy machine
+    /// needs.
     pub(crate) fn start_patient_load(&mut self, rps: f64) {
         self.start_load_with(&[(Duration::ZERO, rps)], &["--timeout", "60s"]);
     }
 
-    /// Starts a load whose rate in requests/s changes at each of these times.
+    /// Starts a load with a rate in requests/s that changes at each of these times.
     pub(crate) fn start_load_in_steps(&mut self, steps: &[(Duration, f64)]) {
         self.start_load_with(steps, &[]);
     }
 
-    /// Starts a load in steps, with these flags of `load`.
     fn start_load_with(&mut self, steps: &[(Duration, f64)], more: &[&str]) {
         for (zone, (_, share)) in self.zones.iter().zip(ZONES) {
             let targets: Vec<String> = zone.services.iter().map(target).collect();
@@ -120,14 +117,14 @@ impl Fleet {
         }
     }
 
-    /// Starts one load generator that spreads its requests evenly over all services, with these flags of
-    /// `load`.
+    /// Starts one load generator that spreads its requests evenly over all services, with these
+    /// flags of `load`.
     pub(crate) fn start_load_evenly(&mut self, flags: &[&str]) {
         let targets: Vec<String> = self.services().map(target).collect();
         self.load.push(Process::spawn(&[&LOAD[..], &["--target", &targets.join(",")], flags].concat()));
     }
 
-    /// The lines of the first load generator so far, each counted from its start.
+    /// Returns the lines of the first load generator so far, each counted from its start.
     pub(crate) fn load_lines(&self) -> Vec<Value> {
         self.load[0].output_lines()
     }
@@ -141,29 +138,25 @@ impl Fleet {
         summaries.collect()
     }
 
-    /// The path of the policy file.
     pub(crate) fn policy_path(&self) -> PathBuf {
         self.directory.path().join("policy.yaml")
     }
 
-    /// Saves the policy as an editor does: writes a file beside it and renames that.
+    /// Saves the policy as an editor does: writes another file and renames it over the old one.
     pub(crate) fn save_policy(&self, text: &str) {
         let swap = self.directory.path().join(".policy.yaml.swp");
         fs::write(&swap, text).unwrap();
         fs::rename(swap, self.policy_path()).unwrap();
     }
 
-    /// The services of all zones.
     pub(crate) fn services(&self) -> impl Iterator<Item = &Process> {
         self.zones.iter().flat_map(|zone| &zone.services)
     }
 
-    /// The decisions of all services so far.
     pub(crate) fn sample(&self) -> Sample {
         sample(self.services())
     }
 
-    /// The decisions of the services of a zone so far.
     pub(crate) fn sample_zone(&self, zone: usize) -> Sample {
         sample(&self.zones[zone].services)
     }
@@ -177,18 +170,17 @@ impl Fleet {
         })
     }
 
-    /// The controller's status, or `None` while it is down.
+    /// `None` while it is down.
     pub(crate) fn status(&self) -> Option<Value> {
         let (code, body) = http(self.controller.address("admin"), "GET", "/status", &[]).ok()?;
         (code == 200).then(|| serde_json::from_str(&body).unwrap())
     }
 
-    /// A metric of the controller.
     pub(crate) fn controller_metric(&self, name: &str, label: &str) -> f64 {
         metric(&http_get(self.controller.address("admin"), "/metrics").1, name, label)
     }
 
-    /// A metric of a zone's aggregator, or 0 while it is down.
+    /// 0 while it is down.
     pub(crate) fn aggregator_metric(&self, zone: usize, name: &str) -> f64 {
         let page = http(self.zones[zone].aggregator.address("admin"), "GET", "/metrics", &[]);
         page.map_or(0.0, |(_, page)| metric(&page, name, ""))
@@ -208,14 +200,12 @@ impl Fleet {
         zone.aggregator = aggregator(zone.name, parent, &listen, &admin);
     }
 
-    /// The lines that the services have logged.
     pub(crate) fn service_logs(&self) -> Vec<String> {
         self.services().flat_map(Process::log).collect()
     }
 }
 
 impl Sample {
-    /// The rates from this sample to a later one.
     pub(crate) fn rates_until(&self, later: &Self) -> Rates {
         let seconds = (later.at - self.at).as_secs_f64();
         let [admit, dropped, would_dropped] =
@@ -230,7 +220,7 @@ impl Sample {
     }
 }
 
-/// The rates over the last `span` of these samples, or `None` if they cover less.
+/// Returns the rates over the last `span` of these samples, or `None` if they cover less.
 pub(crate) fn latest_rates(samples: &[Sample], span: Duration) -> Option<Rates> {
     let last = samples.last()?;
     // The latest sample that is old enough: the window moves with time.
@@ -238,7 +228,6 @@ pub(crate) fn latest_rates(samples: &[Sample], span: Duration) -> Option<Rates> 
     Some(from.rates_until(last))
 }
 
-/// The decisions of these services so far.
 pub(crate) fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sample {
     let mut sample = Sample { at: Instant::now(), admit: 0.0, drop: 0.0, would_drop: 0.0 };
     for service in services {
@@ -250,7 +239,7 @@ pub(crate) fn sample<'a>(services: impl IntoIterator<Item = &'a Process>) -> Sam
     sample
 }
 
-/// The sum of a metric over all its series whose labels contain `label`.
+/// Returns the sum of a metric over all its series with `label` in their labels.
 pub(crate) fn metric(page: &str, name: &str, label: &str) -> f64 {
     let series = page.lines().filter(|line| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
@@ -258,7 +247,7 @@ pub(crate) fn metric(page: &str, name: &str, label: &str) -> f64 {
     series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// Rates that change at these times, in the syntax of `load --rps`.
+/// Formats rates that change at these times, in the syntax of `load --rps`.
 pub(crate) fn schedule(steps: &[(Duration, f64)]) -> String {
     let step = |(from, rps): &(Duration, f64)| {
         if from.is_zero() { rps.to_string() } else { format!("{rps}@{}ms", from.as_millis()) }
@@ -281,7 +270,6 @@ pub(crate) fn start_controller(directory: &TempDir, policy: &str, tenants: &str)
     controller(directory, &free(), &free())
 }
 
-/// Starts the aggregator of a zone, and waits until it listens.
 pub(crate) fn start_aggregator(zone: &str, controller: SocketAddr) -> Process {
     aggregator(zone, controller, &free(), &free())
 }
@@ -299,7 +287,6 @@ fn aggregator(zone: &str, parent: SocketAddr, listen: &str, admin: &str) -> Proc
     Process::start(&[&flags[..], &["--listen", listen, "--admin", admin]].concat())
 }
 
-/// Starts a service, and waits until it listens.
 pub(crate) fn service(zone: &str, parent: SocketAddr, flags: &[&str]) -> Process {
     let (parent, listen) = (format!("http://{parent}"), free());
     let common =

@@ -1,5 +1,5 @@
-//! Goodput: services with a finite capacity under three times the load give useful answers only if most of
-//! the excess is refused before it uses capacity.
+//! Goodput: services with a finite capacity under three times the load give useful answers only if
+//! most of the excess is refused before it uses capacity.
 
 use std::time::Duration;
 
@@ -9,16 +9,15 @@ use crate::fleet::{Fleet, TENANTS, policy};
 use crate::process::until;
 use crate::turns::turn;
 
-/// The capacity in requests/s: four services with two workers each, which need 20 ms for a request.
+/// Requests/s of four services with two workers each, which need 20 ms for a request.
 const CAPACITY: f64 = 400.0;
 /// Three times the capacity.
 const OFFERED: u32 = 1_200;
 /// A request waits 0.6 s in a full queue, longer than its caller does.
 const SERVICE: [&str; 6] = ["--workers", "2", "--work-ms", "20", "--queue", "60"];
 const TIMEOUT_MS: f64 = 300.0;
-/// The limit leaves capacity to empty the queues.
+/// Leaves capacity to empty the queues.
 const LIMIT: u32 = 300;
-/// The span over which useful answers are counted.
 const SPAN: Duration = Duration::from_secs(1);
 
 #[test]

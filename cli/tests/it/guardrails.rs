@@ -1,5 +1,5 @@
-//! Guardrails on real processes: changes of the policy files are held back by their effect, also over a restart
-//! of the controller, and released exactly as they were reviewed.
+//! Guardrails on real processes: changes of the policy files are held back by their effect, also
+//! over a restart of the controller, and released exactly as they were reviewed.
 
 use std::fs;
 
@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use crate::process::{Process, http_get, run, until};
 use crate::turns::{IDLE, turn};
 
-/// A controller with its files and its state.
 struct Scene {
     directory: TempDir,
     controller: Process,
@@ -28,7 +27,6 @@ impl Scene {
         fs::write(self.directory.path().join(name), text).unwrap();
     }
 
-    /// Kills the controller and starts it again.
     fn restart(&mut self) {
         self.controller.kill_9();
         self.controller = start_controller(&self.directory);
@@ -84,7 +82,7 @@ fn large_change_is_held_over_restarts_and_released_as_it_was_reviewed() {
     let mut scene = Scene::start(&limit_of(1_000), ONE_CLASS);
     assert_eq!(scene.policies()["held"], Value::Null);
 
-    // Large changes and invalid files in turn: the policy in force never changes.
+    // Alternates large changes and invalid files: the current policy never changes.
     for limit in [100, 101] {
         scene.write("policy.yaml", "buckets: { b: { limit: -1 } }");
         let refused =
@@ -106,7 +104,7 @@ fn large_change_is_held_over_restarts_and_released_as_it_was_reviewed() {
         assert_eq!((scene.held_for("1000 -> 100 "), scene.limit()), (first.clone(), 1_000.0));
     }
 
-    // Only what was reviewed is released: not another file, nor one that is refused.
+    // Only the reviewed policy is released: not another file, nor a refused one.
     let (code, text) = scene.command(&["apply", "--ack", "0123456789abcdef"]);
     assert!(code == Some(1) && text.contains("plimsoll diff"), "{text}");
     assert_eq!(scene.command(&["apply", "--ack", "short"]).0, Some(2));

@@ -88,7 +88,8 @@ fn imported_history_sets_the_limit_is_exported_and_survives_a_restart() {
     assert!(some.lines().count() == 2 && row.ends_with(",api/a,110.000,true"), "{some}");
     assert!(text(&history(&first, &["export", "--buckets", "other"]).stdout).lines().count() == 1);
 
-    // A pattern's bucket has a limit only after its first request, so the policy names the bucket here.
+    // A pattern's bucket has a limit only after its first request, so the policy names the bucket
+    // here.
     first.kill_9();
     let exact = "buckets: { api/a: { limit: { learned: { until_history: 800 } } } }\n";
     let second = controller(folder.path(), exact, "127.0.0.1:0");

@@ -1,5 +1,5 @@
-//! The kill switch on real processes: by command, by file, through an aggregator and at one client; over
-//! restarts, on a full disk, and with an invalid policy.
+//! The kill switch on real processes: by command, by file, through an aggregator and at one client;
+//! over restarts, on a full disk, and with an invalid policy.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -18,7 +18,7 @@ use crate::turns::{IDLE, turn};
 const LIMIT: u32 = 300;
 const OFFERED: u32 = 1_200;
 const SPAN: Duration = Duration::from_secs(3);
-/// The span without refusals after a kill.
+/// Span without refusals after a kill.
 const QUIET: Duration = Duration::from_secs(2);
 
 fn refusing_fleet(policy: &str, flags: &[&str]) -> Fleet {
@@ -36,7 +36,6 @@ fn refuses_nothing(rates: &Rates) -> bool {
     rates.dropped == 0.0 && rates.would_dropped > 0.0
 }
 
-/// The URL of an admin port, for the flags.
 pub(crate) fn admin(process: &Process) -> String {
     format!("http://{}", process.address("admin"))
 }
@@ -112,7 +111,7 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
         "{output}"
     );
 
-    // An aggregator that is given is asked alone.
+    // With an aggregator in the arguments, only that is contacted.
     let order = ["on", "--reason", "no controller", "--controller", &controller, "--aggregator", &aggregator];
     let output = kill(&order);
     assert!(output.contains("killed: the whole fleet, generation 1"), "{output}");
@@ -132,8 +131,8 @@ fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_i
     });
     assert!(!zone_refuses(&fleet, 0));
 
-    // The controller has its state, and no process knows the order any more: it names the claim, and the clients
-    // that hold it stay in shadow.
+    // The controller has its state, and no process remembers the order: it names the claim, and the
+    // clients that hold it stay in shadow.
     fleet.restart_controller();
     let claim = until("the controller to name the claim", || {
         let status = kill_json(&["status", "--controller", &controller]);
@@ -222,8 +221,9 @@ fn drill_times_every_client_and_enforcement_continues() {
     let output = kill(&["drill", "--aggregator", &aggregator]);
     assert!(output.contains("zone-b") && !output.contains("zone-a") && output.contains(" ms"), "{output}");
 
-    // A client that does not answer is reported as missing. On a busy machine its stream may end before the
-    // drill begins, or another client may be late as well: then the drill is repeated with all of them.
+    // A client that does not answer is reported as missing. On a busy machine its stream may end
+    // before the drill begins, or another client may be late as well: then the drill is repeated
+    // with all of them.
     until("the stopped client alone to be missing", || {
         let drilled = kill_json(&["drill", "--timeout", "60s", "--controller", &controller]);
         if drilled["all"]["clients"] != 4 {
@@ -337,7 +337,7 @@ fn invalid_kill_commands_fail_with_a_hint() {
     }
 }
 
-/// An address of this machine other than loopback. The socket sends nothing.
+/// Returns an address of this machine other than loopback. The socket sends nothing.
 pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;

@@ -1,5 +1,5 @@
-//! Aggregators that are lost, leave, or share a name, and services of another zone, on real processes: each is
-//! visible in logs, metrics and status.
+//! Aggregators that are lost, leave, or share a name, and services of another zone, on real
+//! processes: each is visible in logs, metrics and status.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const OFFERED: u32 = 600;
 const LOST: &str = "zone-a/zone-a-aggregator";
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
-/// A fleet without load whose controller sends rates.
+/// A fleet without load and with rates from its controller.
 fn fleet() -> Fleet {
     let fleet = Fleet::start(&policy(300, "enforce", false));
     until("the controller to lead with both zones", || {
@@ -25,13 +25,12 @@ fn fleet() -> Fleet {
     fleet
 }
 
-/// The aggregator of zone a in the status of the controller.
+/// Returns the aggregator of zone a in the status of the controller.
 fn listed(fleet: &Fleet) -> Option<Value> {
     let status = fleet.status()?;
     status["aggregators"].as_array()?.iter().find(|aggregator| aggregator["zone"] == "zone-a").cloned()
 }
 
-/// The exit code of a command, and its output.
 fn command(fleet: &Fleet, args: &[&str]) -> (Option<i32>, String) {
     let admin = format!("http://{}", fleet.controller.address("admin"));
     let output = run(&[args, &["--controller", &admin]].concat());
@@ -39,12 +38,12 @@ fn command(fleet: &Fleet, args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-/// Waits until a process has logged an error or another line that begins with `text`, and returns it.
+/// Waits until a process has logged an error or another line that begins with `text`, and returns
+/// it.
 fn logged(process: &Process, text: &str) -> Value {
     process.wait_for(|line| message(line).is_some_and(|message| message.starts_with(text)))
 }
 
-/// A metric of the controller about the aggregator of zone a.
 fn of_lost(fleet: &Fleet, name: &str) -> f64 {
     fleet.controller_metric(name, "zone=\"zone-a\"")
 }
@@ -117,7 +116,8 @@ fn lost_aggregator_stays_visible_until_it_is_forgotten() {
     assert_eq!(listed(&fleet), None);
 }
 
-/// Without the pause as its own, the controller would find its aggregator stale and end the canary.
+/// If it did not recognise its own pause, the controller would find its aggregator stale and end
+/// the canary.
 #[test]
 fn frozen_controller_ends_no_canary() {
     let _turn = turn(IDLE);
@@ -137,7 +137,7 @@ fn frozen_controller_ends_no_canary() {
     controller.signal("STOP");
     std::thread::sleep(Duration::from_secs(5));
     controller.signal("CONT");
-    // For as long as the ticks after the pause take.
+    // As long as the ticks after the pause take.
     let mut polls = 0;
     until("the time after the pause", || {
         let status = status()?;

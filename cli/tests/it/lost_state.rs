@@ -1,4 +1,4 @@
-//! A controller whose state is lost, or restored from an older one, on real processes.
+//! A controller that has lost its state, or has an older one, on real processes.
 
 use std::fs;
 
@@ -9,14 +9,13 @@ use crate::kill::{admin, kill, text};
 use crate::process::{run, until};
 use crate::turns::{IDLE, turn};
 
-/// Runs a command against the controller, which must succeed, and returns its output.
 fn operate(fleet: &Fleet, args: &[&str]) -> String {
     let ended = run(&[args, &["--controller", &admin(&fleet.controller)]].concat());
     assert_eq!(ended.status.code(), Some(0), "{args:?}: {}", text(&ended.stderr));
     text(&ended.stdout)
 }
 
-/// Waits until all clients carry the mode out, or none of them.
+/// Waits until all clients enforce the mode, or none of them.
 fn until_clients(fleet: &Fleet, applied: bool) -> Value {
     until("the clients to be heard", || {
         let status = fleet.status()?;
@@ -27,7 +26,6 @@ fn until_clients(fleet: &Fleet, applied: bool) -> Value {
     })
 }
 
-/// Kills the fleet, ends the kill, and enforces again.
 fn kill_and_enforce(fleet: &Fleet) {
     let controller = admin(&fleet.controller);
     kill(&["on", "--reason", "drill", "--controller", &controller]);
@@ -47,7 +45,7 @@ fn lost_and_older_states_keep_their_word() {
     kill_and_enforce(&fleet);
     until_clients(&fleet, true);
 
-    // The directory is gone: nothing stops enforcing.
+    // The directory is lost: nothing stops enforcing.
     fleet.controller.kill_9();
     fs::remove_dir_all(&state).unwrap();
     fleet.restart_controller();
@@ -59,7 +57,7 @@ fn lost_and_older_states_keep_their_word() {
     assert_eq!(fleet.status().unwrap()["state_lost"], Value::Null);
     until("both aggregators to enforce", || mode_everywhere(&fleet, "enforce"));
 
-    // An older state does not know the kill: clients stay in shadow, and status says so.
+    // An older state does not know the kill: clients stay in shadow, and status shows it.
     kill_and_enforce(&fleet);
     until_clients(&fleet, true);
     fleet.controller.kill_9();

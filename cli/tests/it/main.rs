@@ -1,5 +1,5 @@
-//! Tests of the whole workspace and the real binary: the structure of the code, fleets of processes, and
-//! files outside Rust that must agree with the code.
+//! Tests of the whole workspace and the real binary: the structure of the code, fleets of
+//! processes, and files outside Rust that must agree with the code.
 
 #[cfg(test)]
 mod alerts;

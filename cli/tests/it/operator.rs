@@ -1,5 +1,5 @@
-//! The credentials of operators with the real binary: tokens files, and commands with a token and a CA at a
-//! controller over plain HTTP and over TLS.
+//! The credentials of operators with the real binary: tokens files, and commands with a token and a
+//! CA at a controller over plain HTTP and over TLS.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,6 @@ use tempfile::TempDir;
 use crate::fleet::policy;
 use crate::process::{Process, command};
 
-/// A directory with the files of an operator, and commands that run in it.
 struct Operator(TempDir);
 
 impl Operator {
@@ -63,7 +62,6 @@ impl Operator {
         parts.iter().for_each(|part| assert!(text.contains(part), "{line}: no {part:?} in: {text}"));
     }
 
-    /// Starts a controller that accepts the tokens of `tokens`.
     fn controller(&self, args: &[&str]) -> Process {
         self.write("policy.yaml", &policy(100, "enforce", false), 0o644);
         let path = |name: &str| self.path(name).display().to_string();
@@ -198,7 +196,7 @@ fn wrong_credentials_are_usage_errors_before_anything_is_sent() {
     operator.write("hash.token", &operator.read("tokens"), 0o600);
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listener.set_nonblocking(true).unwrap();
-    // Every address of the machine, so it is none of loopback.
+    // Listens on every address of the machine, so it is not a loopback address.
     let far = format!("http://0.0.0.0:{}", listener.local_addr().unwrap().port());
     let near = far.replace("0.0.0.0", "127.0.0.1");
     let tls = near.replace("http", "https");

@@ -1,10 +1,11 @@
-//! Commands whose output is read only in part, as by `head`: they end as if all of it had been read.
+//! Commands with a reader of only a part of their output, such as `head`: they end as if all of it
+//! had been read.
 
 use std::process::{Command, ExitStatus, Stdio};
 
 use crate::process::command;
 
-/// The closed end of a pipe.
+/// Returns the closed end of a pipe.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -1,8 +1,8 @@
-//! The real binaries as child processes, so that tests check addresses, log lines and exit codes as operators
-//! see them.
+//! The real binaries as child processes, so that tests check addresses, log lines and exit codes as
+//! operators see them.
 //!
-//! Every process gets free ports and no `PLIMSOLL_*` variable of the caller's environment. It is killed when
-//! its [`Process`] is dropped, also if a test fails.
+//! Every process gets free ports and no `PLIMSOLL_*` variable of the caller's environment. It is
+//! killed when its [`Process`] is dropped, also if a test fails.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -19,24 +19,21 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde_json::Value;
 
-/// The time after which a test stops waiting, far beyond the duration of any step on a busy machine.
+/// Time until a test stops waiting, far longer than any step takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// The interval of polls.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
-/// The timeout of an HTTP answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running process.
 pub(crate) struct Process {
     child: Child,
     addresses: BTreeMap<String, SocketAddr>,
     log: Arc<Log>,
     stdout: File,
-    /// The command line, for failures.
+    /// For failures.
     command: String,
 }
 
-/// The lines on standard error so far.
+/// Lines on standard error so far.
 #[derive(Default)]
 struct Log {
     lines: Mutex<Lines>,
@@ -49,15 +46,13 @@ struct Lines {
     closed: bool,
 }
 
-// === impl Process ===
-
 impl Process {
-    /// Starts a tier and waits until it logs its addresses, which [`Self::address`] then knows by name.
+    /// Starts a tier and waits until it logs its addresses. [`Self::address`] then returns them by
+    /// name.
     pub(crate) fn start<S: AsRef<OsStr>>(args: &[S]) -> Self {
         Self::spawn(args).listening()
     }
 
-    /// Waits until it logs its addresses.
     pub(crate) fn listening(mut self) -> Self {
         let listening = self.wait_for(|line| line["fields"]["listen"].is_string());
         if let Some(fields) = listening["fields"].as_object() {
@@ -80,7 +75,6 @@ impl Process {
         Self::spawn_command(command)
     }
 
-    /// Starts any program without waiting for anything.
     pub(crate) fn spawn_command(mut command: Command) -> Self {
         let stdout = tempfile::tempfile().unwrap();
         command.stdin(Stdio::null()).stdout(stdout.try_clone().unwrap()).stderr(Stdio::piped());
@@ -92,7 +86,7 @@ impl Process {
         Self { child, addresses: BTreeMap::new(), log, stdout, command: format!("{command:?}") }
     }
 
-    /// The address that it logged under this name: `listen` or `admin`.
+    /// Returns the logged address of this name: `listen` or `admin`.
     pub(crate) fn address(&self, name: &str) -> SocketAddr {
         let address = self.addresses.get(name);
         *address.unwrap_or_else(|| panic!("{} logged no address {name}: {:?}", self.command, self.addresses))
@@ -122,7 +116,6 @@ impl Process {
         }
     }
 
-    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -134,12 +127,10 @@ impl Process {
         prlimit(pid, resource, Rlimit { current: limit, maximum: hard }).unwrap();
     }
 
-    /// The number of descriptors that it has open.
     pub(crate) fn descriptors(&self) -> u64 {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count() as u64
     }
 
-    /// The lines that it has logged so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().lines.clone()
     }
@@ -168,7 +159,6 @@ impl Process {
         self.log.lock().closed
     }
 
-    /// Its standard output so far.
     pub(crate) fn output(&self) -> String {
         // The process writes at the position of the shared file, which must not be moved here.
         let mut output = vec![0; self.stdout.metadata().unwrap().len() as usize];
@@ -176,14 +166,15 @@ impl Process {
         String::from_utf8(output).unwrap()
     }
 
-    /// The complete lines of its standard output, parsed as JSON.
+    /// Returns the complete lines of its standard output, parsed as JSON.
     pub(crate) fn output_lines(&self) -> Vec<Value> {
         let output = self.output();
         let whole = output.split_inclusive('\n').filter(|line| line.ends_with('\n'));
         whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The processes that it has started; none once it has ended, when its id may be another's.
+    /// Returns the processes that it has started; none once it has ended, because its id may then
+    /// be reused.
     pub(crate) fn children(&mut self) -> Vec<Pid> {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return Vec::new();
@@ -217,8 +208,6 @@ impl Drop for Process {
     }
 }
 
-// === impl Log ===
-
 impl Log {
     fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
@@ -234,12 +223,10 @@ impl Log {
     }
 }
 
-/// The message of a log line.
 pub(crate) fn message(line: &Value) -> Option<&str> {
     line["fields"]["message"].as_str()
 }
 
-/// Runs `plimsoll` to its end.
 pub(crate) fn run<S: AsRef<OsStr>>(args: &[S]) -> Output {
     command("plimsoll", args).stdin(Stdio::null()).output().unwrap()
 }
@@ -254,7 +241,7 @@ pub(crate) fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     }
     // A config file of the caller must not decide which controller a test reaches.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
-    // Tests of tokens alone need more than loopback.
+    // Only tests of tokens need more than loopback.
     let is_given = |flag: &str| args.iter().any(|arg| arg.as_ref() == flag);
     if (is_given("controller") || is_given("aggregator")) && !is_given("--tokens") {
         command.env("PLIMSOLL_ADMIN_OPEN_ON_LOOPBACK", "true");
@@ -262,8 +249,8 @@ pub(crate) fn command<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     command
 }
 
-/// The path of a binary of this workspace: cargo builds it beside the running program, or above the running
-/// test.
+/// Path of a binary of this workspace: cargo builds it next to the running program, or above the
+/// running test.
 pub(crate) fn binary(name: &str) -> PathBuf {
     let running = std::env::current_exe().unwrap();
     let folder = running.parent().unwrap();
@@ -273,7 +260,6 @@ pub(crate) fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// Polls until the closure returns a value.
 pub(crate) fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -285,15 +271,15 @@ pub(crate) fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The status and the body of the answer to a GET.
+/// Returns the status and the body of the answer to a GET.
 pub(crate) fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     http(address, "GET", path, &[]).unwrap_or_else(|error| panic!("http://{address}{path}: {error}"))
 }
 
-/// The status and the body of the answer to a request.
+/// Returns the status and the body of the answer to a request.
 ///
 /// # Errors
-/// The server is unreachable, or its answer is no HTTP.
+/// The server is unreachable, or its answer is not HTTP.
 pub(crate) fn http(
     address: SocketAddr,
     method: &str,

@@ -1,5 +1,5 @@
-//! The main paths on real processes, streams and HTTP: the limit holds in total, operators change policies,
-//! and protection continues while any tier is down.
+//! The main paths on real processes, streams and HTTP: the limit holds in total, operators change
+//! policies, and protection continues while any tier is down.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use crate::turns::{ALL, turn};
 
 const LIMIT: u32 = 300;
 const OFFERED: u32 = 1_200;
-/// The span of averages: long enough for 1,500 admitted requests, whose number varies by 2 %.
+/// Span of averages: long enough for 1,500 admitted requests. Their number varies by 2 %.
 const SPAN: Duration = Duration::from_secs(5);
 
 fn overloaded_fleet() -> Fleet {
@@ -108,8 +108,9 @@ fn check_protected(fleet: &Fleet, span: Duration) {
         let now = fleet.sample();
         if now.at - last.at >= Duration::from_secs(1) {
             let rates = last.rates_until(&now);
-            // Three quarters of the load are refused; without directives nothing would be. On a machine that is
-            // too busy to send so much, load stops and surges, and a surge admits up to 1.65 times the limit.
+            // Three quarters of the load are refused; without directives nothing would be. On a
+            // machine that is too busy to send so much, load stops and surges, and a surge admits
+            // up to 1.65 times the limit.
             let is_held = rates.admitted < 1.65 * f64::from(LIMIT);
             assert!(is_held || rates.dropped > 0.4 * rates.offered, "protection lapsed: {rates:?}");
             last = now;
@@ -118,7 +119,8 @@ fn check_protected(fleet: &Fleet, span: Duration) {
     });
 }
 
-/// Checks after an outage that protection and limit hold, every request was answered, and the logs are short.
+/// Checks after an outage that protection and limit hold, every request was answered, and the logs
+/// are short.
 fn check_recovered(fleet: &mut Fleet) {
     check_protected(fleet, Duration::from_secs(2));
     fleet.until_rates("the limit to hold again", SPAN, holds(LIMIT));
@@ -180,7 +182,8 @@ fn up_ends_cleanly_with_a_summary() {
             .unwrap()
     };
     let mut summary = summary_after("12s");
-    // A busy machine may need longer until the controller knows the rates, and until a tenant has used its quota.
+    // A busy machine may need longer until the controller knows the rates, and until a tenant has
+    // used its quota.
     let is_known =
         |summary| [reasons(summary, "checkout"), reasons(summary, "reports")].iter().all(|it| !it.is_empty());
     if !is_known(&summary) {

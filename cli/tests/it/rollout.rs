@@ -1,5 +1,5 @@
-//! A scripted rollout on real processes, with seconds for days: good traffic is promoted, bad traffic is
-//! rolled back, missing data waits, and the history has the reasons.
+//! A scripted rollout on real processes, with seconds for days: good traffic is promoted, bad
+//! traffic is rolled back, missing data waits, and the history has the reasons.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -13,17 +13,17 @@ use tempfile::TempDir;
 use crate::process::{Process, http_get, run, until};
 use crate::turns::turn;
 
-/// The buckets: one with a limit so high that a stalled load generator causes no surge, one with a limit that
-/// is far too low, and one without requests.
+/// One bucket with a limit so high that a stalled load generator causes no surge, one with a limit
+/// that is far too low, and one without requests.
 const BUCKETS: [&str; 3] = ["good", "tight", "idle"];
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
-/// The load of two buckets together, in requests/s.
+/// Load of two buckets together, in requests/s.
 pub(crate) const OFFERED: u32 = 320;
-/// Flags of a controller that soon treats the reports of a silent zone as stale.
+/// The controller soon treats the reports of a silent zone as stale.
 const QUICK: [&str; 2] = ["--feed-stale", "6s"];
 
-/// A policy in which half of the instances enforce in canary, and a stage takes two seconds with data. The
-/// bound on p99 is above the delays of a busy machine.
+/// Half of the instances enforce in canary, and a stage takes two seconds with data. The bound on
+/// p99 is above the delays of a busy machine.
 fn policy() -> &'static str {
     "buckets:\n  good: { limit: 1000000, mode: shadow }\n  tight: { limit: 5, mode: shadow }\n  \
          idle: { limit: 1000, mode: shadow }\nrollout:\n  canary_percent: 50\n  \
@@ -31,8 +31,8 @@ fn policy() -> &'static str {
          canary: { min_hours: 0.0005, window_min: 0.1, max_p99_delta_ms: 400 }\n  min_samples: 40\n"
 }
 
-/// A controller and two zones, each with a service inside and one outside the cohort, and load on all of
-/// them.
+/// A controller and two zones, each with a service inside and one outside the cohort, and load on
+/// all of them.
 pub(crate) struct Scene {
     directory: TempDir,
     controller: Process,
@@ -41,7 +41,7 @@ pub(crate) struct Scene {
     load: Vec<Process>,
 }
 
-/// The name of an instance that is in the cohorts of all buckets, or in none of them.
+/// Returns the name of an instance that is in the cohorts of all buckets, or in none of them.
 fn instance_name(in_cohort: bool, nth: usize) -> String {
     let fits = |name: &String| {
         let instance = Name::new(name).unwrap();
@@ -102,7 +102,7 @@ impl Scene {
         self.services.push(Process::start(&[&identity[..], &addresses[..], flags].concat()));
     }
 
-    /// Replaces all services; those in the cohort get these flags.
+    /// Replaces all services; services in the cohort get these flags.
     fn replace_services(&mut self, in_cohort: &[&str]) {
         self.load.clear();
         self.services.clear();
@@ -115,7 +115,6 @@ impl Scene {
         }
     }
 
-    /// Starts load on a bucket of every service.
     fn start_load(&mut self, bucket: &str, rps: u32) {
         let targets: Vec<String> = self
             .services
@@ -126,7 +125,6 @@ impl Scene {
         self.load.push(Process::spawn(&args));
     }
 
-    /// Kills the controller, and starts it again with its state.
     fn restart_controller(&mut self) {
         let [listen, admin] = ["listen", "admin"].map(|name| self.controller.address(name).to_string());
         self.controller.kill_9();
@@ -147,7 +145,6 @@ impl Scene {
         serde_json::from_str(&output).unwrap()
     }
 
-    /// The rollout status of an entry.
     pub(crate) fn status(&self, entry: &str) -> Value {
         let all = self.json(&["rollout", "status"]);
         all.as_array().unwrap().iter().find(|status| status["entry"] == entry).unwrap().clone()
@@ -157,7 +154,6 @@ impl Scene {
         self.status(entry)["stage"].as_str().unwrap().to_owned()
     }
 
-    /// The controller's admin port.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.controller.address("admin")
     }
@@ -204,7 +200,7 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     let _turn = turn(OFFERED);
     let mut scene = Scene::start();
 
-    // An entry is promoted only with enough data: one without requests waits for ever.
+    // An entry is promoted only with enough data: one without requests waits forever.
     let (code, output) = scene.command(&["rollout", "promote", "idle"]);
     assert_eq!(code, Some(1), "{output}");
     assert!(output.contains("would-drop ratio is unknown"), "{output}");
@@ -230,7 +226,8 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     let (_, output) = scene.command(&["rollout", "history", "good"]);
     assert!(output.contains("good: canary -> enforce (promote)") && output.contains("p99"), "{output}");
 
-    // Refusals above the gate: promoted only by force, and rolled back as soon as they are reported.
+    // Refusals above the gate: promoted only by force, and rolled back as soon as they are
+    // reported.
     let (code, output) = scene.command(&["rollout", "promote", "tight"]);
     assert!(code == Some(1) && output.contains("would-drop ratio"), "{output}");
     let (code, output) = scene.command(&["rollout", "promote", "tight", "--force", "--reason", "a trial"]);
@@ -256,7 +253,7 @@ fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
     assert!(change["why"][0].as_str().unwrap().starts_with("p99 of the canary cohort is"), "{change}");
     assert!(change["evidence"]["canary"]["p99_us"].as_u64() > Some(900_000), "{change}");
 
-    // A zone falls silent: rolled back as soon as its reports are stale.
+    // A zone is silent: rolled back as soon as its reports are stale.
     scene.replace_services(&[]);
     scene.promote("good", "canary");
     scene.aggregators[1].signal("STOP");

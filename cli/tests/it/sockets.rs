@@ -32,7 +32,7 @@ fn lack_of_descriptors_is_reported_and_over_once_there_are_some() {
     assert_eq!(metric(&page, "plimsoll_accept_failing", ""), 0.0);
     assert_eq!(metric(&page, "plimsoll_descriptors_limit", ""), hard as f64);
     drop(waiting);
-    // One line for all failures, and children that were connected stayed so.
+    // One line for all failures; connected children stayed connected.
     let lines =
         aggregator.log().iter().filter(|line| line.contains("connections cannot be accepted")).count();
     assert_eq!(lines, 1);

@@ -1,5 +1,6 @@
-//! Aggregators below aggregators, as real processes: counts travel up to the controller and drop ratios down,
-//! and an aggregator whose place in the tree is invalid reports the reason and keeps retrying.
+//! Aggregators below aggregators, as real processes: counts travel up to the controller and drop
+//! ratios down, and an aggregator in an invalid place of the tree reports the reason and keeps
+//! retrying.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -50,7 +51,7 @@ fn counts_and_ratios_pass_through_two_aggregators() {
     let controller = controller(&directory);
     let upper = aggregator("upper", controller.address("listen"), any());
     let lower = aggregator("lower", upper.address("listen"), any());
-    // One service below both aggregators, and one below the upper one alone.
+    // One service below both aggregators, and one below only the upper one.
     let services =
         [("below", &lower), ("beside", &upper)].map(|(name, parent)| service(name, parent.address("listen")));
     let page = |service: &Process| http_get(service.address("listen"), "/metrics").1;

@@ -1,5 +1,5 @@
-//! The flags of trust at the real binary: what a tier refuses to start with, what it warns of, and the names of
-//! operators in orders.
+//! The flags of trust at the real binary: faults that prevent the start of a tier, its warnings,
+//! and the names of operators in orders.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::process::{Process, message, run};
 
-/// A directory with a policy, and with certificates of a controller and of an aggregator of zone `a`.
+/// Makes a directory with a policy, and with certificates of a controller and of an aggregator of
+/// zone `a`.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("policy.yaml"), "buckets: { b: { limit: 100 } }").unwrap();
@@ -31,7 +32,7 @@ fn controller(folder: &Path) -> Vec<String> {
     ["controller", "--policy", &path("policy.yaml"), "--state-dir", &path("state")].map(str::to_owned).into()
 }
 
-/// Ports that are free, on loopback.
+/// Free ports on loopback.
 #[test]
 fn tier_with_unusable_flags_of_trust_ends_with_exit_code_2_and_the_remedy() {
     let folder = folder();
@@ -73,7 +74,7 @@ fn tier_with_unusable_flags_of_trust_ends_with_exit_code_2_and_the_remedy() {
         (&controller, vec!["--tokens", &path("tokens")], vec!["--tokens", "line 1", "64 hex digits"]),
     ] {
         let tier = tier.iter().map(String::as_str).filter(|arg| !flags.contains(arg));
-        // A zone of the flags replaces that of the tier.
+        // A zone in the flags replaces the tier's.
         let tier = tier.filter(|arg| !(flags.contains(&"--zone") && *arg == "a"));
         let args: Vec<&str> = tier.chain(flags.iter().copied()).collect();
         let ended = run(&args);

@@ -1,21 +1,21 @@
-//! Turns of tests with real processes: they wait most of the time, so several run at once, as long as their
-//! load together leaves a small machine time for other work.
+//! Turns of tests with real processes: they wait most of the time, so several run together, as long
+//! as their load leaves a small machine time for other work.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// The largest load of the tests that run at once, in requests/s: about half of what two cores answer with
-/// the debug build. A test that exceeds it runs alone.
+/// Maximum load of concurrent tests, in requests/s: about half of the rate that two cores answer
+/// with the debug build. A test that exceeds it runs by itself.
 const RPS_MAX: u32 = 3_000;
-/// The load of a test that uses all the time the machine has.
+/// Load of a test that uses all the time of the machine.
 pub(crate) const ALL: u32 = u32::MAX;
-/// The load that the processes of a test without requests count as, in requests/s.
+/// Load that the processes of a test without requests count as, in requests/s.
 pub(crate) const IDLE: u32 = 150;
 
-/// The load of the tests that run.
+/// Load of the running tests.
 static RUNNING: Mutex<u32> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// The turn of a test, until it is dropped.
+/// Turn of a test, until it is dropped.
 pub(crate) struct Turn(u32);
 
 /// Waits until a test with this load in requests/s may run.

@@ -21,7 +21,7 @@ use crate::feed::cache::{CacheFile, Owner};
 use crate::feed::{Control, Counters, Feed, FeedHandle, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
-use crate::hot::thread_slots::THREAD_SLOTS_MAX;
+use crate::hot::thread_counters::slots::THREAD_SLOTS_MAX;
 #[cfg(feature = "quota")]
 #[cfg(feature = "quota")]
 use crate::limiter::quota::Quotas;

@@ -10,8 +10,8 @@ use crate::hot::directive_word::{DirectiveWord, KeyWord};
 use crate::hot::guard_pool::GuardPool;
 use crate::hot::shared_key::SharedKey;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::hot::thread_counters::slots::ThreadSlots;
 use crate::hot::thread_counters::{Counters, Outcome};
-use crate::hot::thread_slots::ThreadSlots;
 use plimsoll_core::decision::coherent::DrawKey;
 use plimsoll_core::quantity::DropRatio;
 

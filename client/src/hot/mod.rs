@@ -14,4 +14,3 @@ pub(crate) mod shared_key;
 pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod thread_counters;
-pub(crate) mod thread_slots;

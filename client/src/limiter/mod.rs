@@ -4,7 +4,6 @@ mod check;
 mod handles;
 pub(crate) mod layered;
 mod limits;
-mod observed;
 #[cfg(feature = "quota")]
 pub(crate) mod quota;
 mod quotas;
@@ -19,7 +18,6 @@ pub use handles::{BucketHandle, KeyHandle};
 pub(crate) use layered::Layered;
 pub use layered::QuotaLeft;
 pub(crate) use limits::Limits;
-pub use observed::ObservedResponse;
 pub(crate) use quotas::QuotaDefinitions;
 pub use ready::BeforePolicy;
 pub use request::{BucketRef, Request};

@@ -9,7 +9,7 @@ use plimsoll_core::stats::{BINS, Bin};
 use super::grpc::{FAILURES, LABELS, place};
 use super::{Cohort, Ending};
 use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
-use crate::hot::thread_slots;
+use crate::hot::thread_counters::slots;
 
 /// The HTTP statuses with a counter of their own.
 pub(super) const STATUSES: Range<u16> = 100..600;
@@ -62,7 +62,7 @@ impl Blocks {
     /// Returns the block that the current thread writes to.
     #[inline]
     pub(super) fn of_current_thread(&self, cohort: Cohort) -> Block<'_> {
-        let slot = thread_slots::current(self.thread_slots);
+        let slot = slots::current(self.thread_slots);
         Block { words: self.words(slot.unwrap_or(self.thread_slots), cohort), is_shared: slot.is_none() }
     }
 
@@ -80,7 +80,7 @@ impl Blocks {
 
     /// The blocks of cohorts that may have been written to.
     fn of_all_threads(&self, cohorts: &[Cohort]) -> impl Iterator<Item = &[AtomicU64]> {
-        let used = thread_slots::high_watermark().min(self.thread_slots);
+        let used = slots::high_watermark().min(self.thread_slots);
         let slots = move || (0..used).chain([self.thread_slots]);
         cohorts.iter().flat_map(move |cohort| slots().map(|slot| self.words(slot, *cohort)))
     }

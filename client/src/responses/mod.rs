@@ -5,6 +5,7 @@ mod blocks;
 mod cohort;
 mod events;
 mod grpc;
+mod observed;
 mod recorder;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ mod tests;
 pub(crate) use cohort::Cohort;
 #[cfg(feature = "middleware")]
 pub(crate) use grpc::GRPC_UNKNOWN;
+pub use observed::ObservedResponse;
 pub(crate) use recorder::Recorder;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

@@ -2,6 +2,8 @@
 //! Each is logged once with its remedy, and is held for metrics and status while it lasts.
 
 mod held;
+#[cfg(doctest)]
+mod misuse;
 mod problem;
 mod readable;
 

@@ -1,5 +1,5 @@
-//! Targets for files that a process wrote itself, and that a disk or a person may have changed. A checksum that no
-//! mutation meets is put right, so that what is behind it is reached.
+//! Targets for files that a process wrote, and that a disk or a person may have changed. A checksum
+//! is corrected, because no mutation would match it, so that the code behind it is reached.
 
 use plimsoll_client::internals as client;
 use plimsoll_controller::parsers as controller;
@@ -57,7 +57,7 @@ pub(super) fn history(data: &[u8]) {
     }
 }
 
-/// The time of day, after the days of the corpus.
+/// Later than the days of the corpus.
 const NOW_S: i64 = 1_800_000_000;
 const LEARNED: &str = "\
 buckets:

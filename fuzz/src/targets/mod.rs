@@ -13,16 +13,16 @@ mod wire;
 
 use crate::dictionary::Dictionary;
 
-/// A function of foreign bytes, and what the mutator knows about them.
+/// Function of foreign bytes, with hints for the mutator.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name, of the corpus folder as well.
+    /// Name of the target and of its corpus folder.
     pub name: &'static str,
     /// Panics if the bytes break a rule.
     pub run: fn(&[u8]),
-    /// The tokens of the format.
+    /// Tokens of the format.
     pub dictionary: Dictionary,
-    /// Makes inputs besides those of the corpus.
+    /// Makes inputs in addition to the corpus.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

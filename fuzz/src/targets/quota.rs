@@ -1,9 +1,9 @@
-//! The target for a quota server: whatever a client of the Redis protocol sends.
+//! The target for a quota server: any input of a client of the Redis protocol.
 
 use plimsoll_quota::resp::{COMMAND_BYTES_MAX, Rehearsal};
 use redis_protocol::{resp2, resp3};
 
-/// Any bytes are answered by whole replies, the same ones in whichever parts the bytes arrive, and wait only within the
+/// Any bytes get complete replies, the same for every division into parts, and wait only within the
 /// bound of one command.
 pub(super) fn resp(data: &[u8]) {
     let (first, data) = data.split_first().unwrap_or((&0, data));
@@ -15,7 +15,7 @@ pub(super) fn resp(data: &[u8]) {
     while !replies.is_empty() {
         let length = match resp2::decode::decode_range(replies) {
             Ok(Some((_, length))) => length,
-            // The client has asked for the other version.
+            // The client has requested the other version.
             _ => resp3::decode::complete::decode_range(replies).unwrap().unwrap().1,
         };
         replies = &replies[length..];

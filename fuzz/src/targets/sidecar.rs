@@ -16,7 +16,7 @@ static EXAMPLE: LazyLock<&str> = LazyLock::new(|| {
 static RULES: LazyLock<Rules> =
     LazyLock::new(|| Rules::read(Source { name: "rules.yaml", text: &EXAMPLE }).unwrap().0);
 
-/// Rules that are read can be put in force, and compare any descriptor.
+/// Valid rules can be applied, and compare any descriptor.
 pub(super) fn rules(data: &[u8]) {
     let Ok(source) = Source::from_bytes("rules.yaml", data) else { return };
     match Rules::read(source) {
@@ -49,7 +49,8 @@ pub(super) fn descriptor(data: &[u8]) {
     check(&Rules::built_in(), domain, &entries);
 }
 
-/// Compares a descriptor with rules: the answer has the names of the file or of the descriptor, within bounds.
+/// Compares a descriptor with rules: the answer has the names of the file or of the descriptor,
+/// within bounds.
 fn check(rules: &Rules, domain: &str, entries: &[(&str, &str)]) {
     let Found::Limited(ask) = rules.descriptor(domain, entries.iter().copied()) else { return };
     assert!((1..=10_000).contains(&ask.cost));

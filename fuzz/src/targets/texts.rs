@@ -9,7 +9,7 @@ use plimsoll_simulator::Scenario;
 
 use super::tiers::{self, POLICY, START, later, save};
 
-/// A policy that is read is one that a controller can run, and read again.
+/// A controller can run any valid policy, and read it again.
 pub(super) fn policy(data: &[u8]) {
     if let Ok(source) = Source::from_bytes("policy.yaml", data)
         && let Some(policy) = tiers::policy(source.text, ONE_CLASS_TENANTS)
@@ -38,7 +38,7 @@ fn run(policy: Policy) {
 
 pub(super) fn scenario(data: &[u8]) {
     if let Ok(source) = Source::from_bytes("scenario.yaml", data) {
-        // Files that it names are in a folder that does not exist.
+        // Its files are in a folder that does not exist.
         let _ = Scenario::parse(source, Path::new("/nonexistent"));
     }
 }

@@ -19,7 +19,6 @@ use prost::Message as _;
 /// Two buckets that enforce, so that a change of mode shows.
 pub(super) const POLICY: &str = "guardrails: off\nbuckets:\n  checkout: { limit: 100, mode: enforce }\n  search: { limit: 50, mode: enforce }\n";
 
-/// The time of every tier's first message.
 pub(super) const START: MonoTime = MonoTime::from_micros(1_000_000_000);
 
 pub(super) fn identity(role: Role, instance: u128, zone: &str) -> Identity {
@@ -37,14 +36,14 @@ pub(super) fn policy(text: &str, tenants: &str) -> Option<Policy> {
     Policy::read(source("policy.yaml", text), source("tenants.yaml", tenants)).ok().map(|(policy, _)| policy)
 }
 
-/// A controller with this policy, whose state is saved.
 pub(super) fn brain(now: MonoTime, policy: Policy, durable: DurableState) -> Brain {
     let mut brain = Brain::new(now, InstanceId(1), durable, Arc::new(policy), Parameters::default());
     save(&mut brain);
     brain
 }
 
-/// A controller with [`POLICY`] that was restarted: one that starts for the first time believes more.
+/// A restarted controller with [`POLICY`]: a controller that starts for the first time believes
+/// more.
 pub(super) fn plain_brain(now: MonoTime) -> Brain {
     let start = |durable| brain(now, policy(POLICY, ONE_CLASS_TENANTS).unwrap(), durable);
     let mut first = Brain::new(
@@ -57,7 +56,6 @@ pub(super) fn plain_brain(now: MonoTime) -> Brain {
     start(first.unsaved().map_or_else(DurableState::first_start, |(_, durable)| durable))
 }
 
-/// Saves the controller's state, as its task does.
 pub(super) fn save(brain: &mut Brain) {
     while let Some((number, durable)) = brain.unsaved() {
         let text = serde_json::to_vec(&durable).unwrap();
@@ -68,7 +66,7 @@ pub(super) fn save(brain: &mut Brain) {
 }
 
 pub(super) fn zone(instance: u128, name: &str) -> Zone {
-    // Bounds that few inputs reach would hide what happens at them.
+    // Bounds that few inputs reach would hide the behaviour at them.
     let bounds =
         Bounds { children_max: 20, keys_max: 2_000, tenants_per_bucket_max: 200, ..Bounds::default() };
     Zone::new(identity(Role::Aggregator, instance, name), bounds, Parameters::default())
@@ -78,11 +76,9 @@ pub(super) fn client(instance: u128, zone: &str) -> (Limiter, Subscription) {
     Limiter::without_transport(identity(Role::Client, instance, zone), 256, 1, 7)
 }
 
-/// A stream between two tiers, with what each end remembers of it.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) stream: StreamId,
-    /// The messages so far, as bytes.
     pub(super) up: Vec<Vec<u8>>,
     pub(super) down: Vec<Vec<u8>>,
     encoder: ReportEncoder,
@@ -91,7 +87,6 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Opens a stream of a child.
     pub(super) fn open(stream: u64, child: &mut impl Child, now: MonoTime) -> Self {
         child.on_open(now);
         Self {

@@ -1,4 +1,5 @@
-//! Targets for what trust rests on: certificates of peers, identities, and the files of certificates and tokens.
+//! Targets for the basis of trust: certificates of peers, identities, and the files of certificates
+//! and tokens.
 
 use std::cell::LazyCell;
 use std::fs;
@@ -10,10 +11,10 @@ use plimsoll_tls::testing::{Authority, Validity};
 use plimsoll_tls::{Certificates, Peer};
 use tempfile::TempDir;
 
-/// The longest text of an error, which is logged.
+/// Maximum length of an error, which is logged.
 const ERROR_BYTES_MAX: usize = 2_000;
 
-/// An identity has one spelling, and a refusal is short, whatever a certificate has in it.
+/// An identity has one spelling, and a refusal is short, for any certificate.
 pub(super) fn certificate(data: &[u8]) {
     match Peer::of(Some(&[CertificateDer::from(data)])) {
         Ok(peer) => assert_eq!(peer.id.to_string().parse(), Ok(peer.id)),
@@ -33,7 +34,8 @@ thread_local! {
     static DIRECTORY: LazyCell<TempDir> = LazyCell::new(|| TempDir::new().unwrap());
 }
 
-/// A whole set, and one with the key of another: made here, so that the repository contains no private key.
+/// A complete set, and a set with another key: made here, so that the repository contains no
+/// private key.
 pub(super) fn certificate_files_seeds() -> Vec<Vec<u8>> {
     let authority = Authority::new("fleet.example");
     let leaf = || authority.issue(&authority.request(PeerRole::Controller, Validity::default()));

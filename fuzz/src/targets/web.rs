@@ -1,4 +1,5 @@
-//! Targets for what comes over HTTP: headers and paths of requests, bodies of commands, and answers of Prometheus.
+//! Targets for HTTP input: headers and paths of requests, bodies of commands, and answers of
+//! Prometheus.
 
 use std::cell::LazyCell;
 
@@ -17,7 +18,7 @@ pub(super) fn prometheus(data: &[u8]) {
     parsers::prometheus_answer(data);
 }
 
-/// Every accepted header has a trace of its own, in lower case.
+/// Every accepted header has its own trace, in lower case.
 pub(super) fn traceparent(data: &[u8]) {
     if let Some(trace) = TraceId::of_traceparent(data) {
         let hex: String = trace.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -26,7 +27,7 @@ pub(super) fn traceparent(data: &[u8]) {
 }
 
 thread_local! {
-    /// Rules without one for the rest, so that a request without a key shows.
+    /// Rules without a default, so that a request without a key shows.
     static RULES: LazyCell<Rules> = LazyCell::new(|| {
         let (limiter, _) = tiers::client(3, "zone-a");
         let rules = [Rule::bucket("checkout").path("/checkout"), Rule::bucket("orders").prefix("/orders")];
@@ -54,7 +55,7 @@ pub(super) fn path(data: &[u8]) {
     }
 }
 
-/// Every order that is read can be carried out.
+/// Every valid order can be carried out.
 pub(super) fn admin(data: &[u8]) {
     let _ = serde_json::from_slice::<DrillOrder>(data);
     let _ = serde_json::from_slice::<Forget>(data);

@@ -1,5 +1,5 @@
-//! Targets for messages of peers: bytes through the decoder into a state machine, which must still be a good child of its
-//! own parent, and a good parent of its other children.
+//! Targets for messages of peers: bytes through the decoder into a state machine, which must stay a
+//! good child of its parent, and a good parent of its other children.
 
 use plimsoll_aggregator::zone::Zone;
 use plimsoll_client::Request;
@@ -13,7 +13,6 @@ use crate::mutator::{framed, frames};
 
 use super::tiers::{Link, START, client, identity, later, plain_brain, save, zone};
 
-/// The stream of the input.
 const FOREIGN: StreamId = StreamId(99);
 
 /// One message, the first on its stream or the second.
@@ -27,7 +26,7 @@ pub(super) fn parts(data: &[u8]) {
     reports(frames(data));
 }
 
-/// An honest client, and the zone above it, with their parents: what they say and are sent.
+/// Messages between an honest client, the zone above it, and their parents.
 fn conversations() -> [Link; 2] {
     let mut now = START;
     let (mut zone, mut brain) = (zone(2, "zone-a"), plain_brain(now));
@@ -64,7 +63,6 @@ pub(super) fn directives_seeds() -> Vec<Vec<u8>> {
     conversations().iter().map(|link| framed(&link.down)).collect()
 }
 
-/// The first message of an honest client.
 fn greeting() -> Vec<u8> {
     let identity = identity(Role::Client, 9, "zone-a");
     wire::Report {
@@ -81,7 +79,6 @@ fn greeting() -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// A zone with an honest client and a controller takes the messages.
 fn reports<'a>(messages: impl Iterator<Item = &'a [u8]>) {
     let mut now = START;
     let (mut zone, mut brain) = (zone(2, "zone-a"), plain_brain(now));
@@ -124,7 +121,8 @@ fn take(zone: &mut Zone, decoder: &mut ReportDecoder, now: MonoTime, message: &[
     }
 }
 
-/// Messages of a parent, each after its length as two bytes, for a client and for an aggregator with a client.
+/// Messages of a parent, each after its length as two bytes, for a client and for an aggregator
+/// with a client.
 pub(super) fn directives(data: &[u8]) {
     let mut now = START;
     let (limiter, mut leaf) = client(3, "zone-a");

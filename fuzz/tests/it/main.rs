@@ -1,4 +1,4 @@
-//! The corpora as regression tests: every file, and every input that a target makes, runs through its target.
+//! The corpora as regression tests: every file and every generated input runs through its target.
 
 use plimsoll_fuzz::{TARGETS, corpus, runner};
 

@@ -1,4 +1,4 @@
-//! Events of the file system about the directories of watched files.
+//! File system events for the directories of watched files.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,10 +11,9 @@ use tokio::sync::Notify;
 
 use super::POLL_INTERVAL_UNWATCHED;
 
-/// The delay between a change and its reading, in which further changes may follow.
+/// Delay between a change and its reading, because more changes may follow.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The watched directories.
 pub(super) struct Events {
     /// `None` if the system offers no events.
     debouncer: Option<Debouncer<RecommendedWatcher, NoCache>>,
@@ -23,11 +22,11 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Subscribes to the events of the system. Changes notify `wake` after [`DEBOUNCE`].
+    /// Subscribes to system events. Changes notify `wake` after [`DEBOUNCE`].
     pub(super) fn open(wake: Arc<Notify>) -> Self {
         let on_events = move |result: DebounceEventResult| {
-            // Reading the files is an access, which must not cause the next reading. Errors mean that events
-            // were lost.
+            // Reading the files is an access, which must not trigger the next reading. An error
+            // means that events were lost.
             if result.map_or(true, |events| events.iter().any(|e| !matches!(e.kind, EventKind::Access(_)))) {
                 wake.notify_one();
             }
@@ -50,13 +49,14 @@ impl Events {
     pub(super) fn follow(&mut self, directories: BTreeSet<PathBuf>) -> bool {
         let Some(debouncer) = &mut self.debouncer else { return false };
         for gone in self.watched.difference(&directories) {
-            // The watch of a removed directory is gone already.
+            // A removed directory has lost its watch already.
             let _ = debouncer.unwatch(gone);
         }
         self.watched.clear();
         let mut complete = true;
         for directory in directories {
-            // Watched directories too: one that was removed and created again has no watch.
+            // Includes watched directories: a directory that was removed and created again has no
+            // watch.
             match debouncer.watch(&directory, RecursiveMode::NonRecursive) {
                 Ok(()) => drop(self.watched.insert(directory)),
                 Err(error) => {

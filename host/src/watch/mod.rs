@@ -1,5 +1,6 @@
-//! Files that are read together and followed while editors, deployment tools and mounted ConfigMaps change them. Every
-//! step that touches the disk runs in a thread of its own and has a deadline: a mount may hang, also while it is watched.
+//! Files that are read together and followed while editors, deployment tools and mounted ConfigMaps
+//! change them. Every disk access runs in a separate thread with a deadline, because a mount may
+//! hang at any time.
 
 mod events;
 #[cfg(test)]
@@ -18,48 +19,48 @@ use tokio::time::timeout;
 use crate::regular_file;
 use events::Events;
 
-/// The number of readings in search of two equal ones. If there are none, the next change or poll reads
+/// Number of attempts to read the same contents twice. If all differ, the next change or poll reads
 /// again.
 const READINGS_MAX: usize = 3;
-/// The interval of reading the files without an event: some file systems report none.
+/// Poll interval without events: some file systems report none.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
-/// The interval while a directory cannot be watched.
+/// Poll interval while a directory cannot be watched.
 const POLL_INTERVAL_UNWATCHED: Duration = Duration::from_secs(1);
-/// The longest time that the disk may take before the files count as unreadable.
+/// Maximum time that the disk may take before the files count as unreadable.
 pub const READ_MAX: Duration = Duration::from_secs(5);
 
-/// The paths of files that are read together.
+/// Files that are read together.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// The paths, of which there is at least one.
+    /// Paths, at least one.
     pub paths: Vec<PathBuf>,
-    /// The size of the largest file that is valid. Of a larger one, one byte more is read.
+    /// Maximum size of a valid file. One byte more is read.
     pub bytes_max: usize,
 }
 
-/// The bytes of files, in the order of their paths, each at most one byte longer than is allowed.
+/// Contents of files in the order of their paths, each at most one byte too long.
 pub type Contents = [Vec<u8>];
 
-/// The meaning of the files.
+/// Parser of the files.
 pub trait Parser: Send + Sync + 'static {
-    /// The identity of contents, by which a change is detected.
+    /// Identity of the contents, which shows a change.
     type Version: Clone + PartialEq + Send;
-    /// The value of valid contents.
+    /// Value of valid contents.
     type Output: Send + 'static;
-    /// The reason why there is no value.
+    /// Reason why there is no value.
     type Error: From<ReadError> + Send + 'static;
 
-    /// Returns the identity of contents.
+    /// Returns the identity of the contents.
     fn version(&self, contents: &Contents) -> Self::Version;
 
-    /// Returns the value of contents.
+    /// Returns the value of the contents.
     ///
     /// # Errors
     /// When the contents are invalid.
     fn parse(&self, contents: &Contents) -> Result<Self::Output, Self::Error>;
 }
 
-/// A change of the contents: their value, or the reason why the value before stays.
+/// A change of the contents: the new value, or the reason why the old value stays.
 pub type Reload<P> = Result<<P as Parser>::Output, <P as Parser>::Error>;
 
 /// The reason why files cannot be read.
@@ -73,7 +74,7 @@ pub enum ReadError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The disk of a file has not answered for this long.
+    /// The disk has not answered for this long.
     #[error("no answer from the disk of {} within {} s", path.display(), READ_MAX.as_secs())]
     Silent {
         /// The first file.
@@ -86,7 +87,6 @@ pub enum ReadError {
 #[error("the thread that reads the files panicked")]
 pub struct WatchError(#[from] JoinError);
 
-/// The contents at one moment, as far as it takes to detect a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Seen<V> {
     Contents(V),
@@ -95,7 +95,6 @@ enum Seen<V> {
     Silent,
 }
 
-/// The result of reading the files.
 type Reading = Result<Vec<Vec<u8>>, (PathBuf, io::Error)>;
 
 impl Files {
@@ -108,12 +107,12 @@ impl Files {
         Ok(self.contents(|path| regular_file::read(path, bytes_max))?)
     }
 
-    /// Sends one [`Reload`] for every change of the contents, beginning with the first that are not `current`, until the
-    /// receiver is dropped. Refused contents and an unreadable file are reported once, until the next change. Calls
-    /// `on_read` whenever all files were read.
+    /// Sends one [`Reload`] for every change of the contents, first if they are not `current`,
+    /// until the receiver is dropped. Reports refused contents and an unreadable file once, until
+    /// the next change. Calls `on_read` whenever all files were read.
     ///
     /// # Errors
-    /// When the reading thread panics. Without events of the system it polls, which is no error.
+    /// When the reading thread panics. Without system events it polls, which is not an error.
     pub async fn watch<P: Parser>(
         self,
         parser: P,
@@ -126,7 +125,6 @@ impl Files {
         self.watch_by(Events::open(Arc::clone(&wake)), &wake, read, parser, current, on_read, tx).await
     }
 
-    /// Watches by `events`, which notify `wake`, and reads files by `read`.
     #[expect(clippy::too_many_arguments, reason = "the parts that tests replace")]
     async fn watch_by<P: Parser>(
         self,
@@ -143,7 +141,7 @@ impl Files {
         loop {
             let (reader, read) = (Arc::clone(&files), read.clone());
             let mut reading = spawn_blocking(move || {
-                // First watch, then read: a change in between is an event.
+                // Watches before it reads: a change in between causes an event.
                 let complete = events.follow(reader.directories());
                 (events, complete, reader.contents(read))
             });
@@ -155,7 +153,7 @@ impl Files {
                     if tx.send(Err(ReadError::Silent { path }.into())).await.is_err() {
                         return Ok(());
                     }
-                    // No other reading begins meanwhile, so that no more threads wait for the disk.
+                    // No other reading starts meanwhile, so that no more threads wait for the disk.
                     tokio::select! {
                         done = &mut reading => done,
                         () = tx.closed() => return Ok(()),
@@ -167,7 +165,7 @@ impl Files {
             if contents.is_ok() {
                 on_read();
             }
-            // Other readings of the same contents report no change, so that those are not even parsed.
+            // The same contents are not parsed again.
             let now = match &contents {
                 Ok(contents) => Seen::Contents(parser.version(contents)),
                 Err((path, source)) => Seen::Unreadable(path.clone(), source.kind()),
@@ -188,10 +186,10 @@ impl Files {
         }
     }
 
-    /// Returns the contents of the files. `read` returns the bytes of one.
     fn contents(&self, read: impl Fn(&Path) -> io::Result<Vec<u8>>) -> Reading {
         let mut contents = self.contents_once(&read)?;
-        // Links may be swapped between the readings of two files: another reading then finds all of one version.
+        // Links may be swapped between the readings of two files. A second reading then finds one
+        // version of both.
         for _ in 0..READINGS_MAX {
             let again = self.contents_once(&read)?;
             if again == contents {
@@ -206,10 +204,11 @@ impl Files {
         self.paths.iter().map(|path| read(path).map_err(|source| (path.clone(), source))).collect()
     }
 
-    /// Returns the directories to watch: that of each path as written, which holds the links of a ConfigMap,
-    /// and the one its links lead to.
+    /// Returns the directories to watch: the directory of each path as written, which holds the
+    /// links of a ConfigMap, and the directory that the links lead to.
     ///
-    /// The files themselves are not watched: a rename over a file removes the watch with the old file.
+    /// The files themselves are not watched: a rename over a file removes the watch with the old
+    /// file.
     fn directories(&self) -> BTreeSet<PathBuf> {
         let mut directories = BTreeSet::new();
         for path in &self.paths {

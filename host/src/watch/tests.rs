@@ -1,4 +1,5 @@
-//! Files that are polled, and a disk that does not answer. The tests do not sleep: each step waits for its reload.
+//! Files that are polled, and a disk that does not answer. The tests do not sleep: each step waits
+//! for its reload.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,10 +9,10 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Far more than any step takes, even on a busy machine.
+/// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Takes the text of one file as it is, unless that is `bad`.
+/// Parses one file as text and refuses `bad`.
 struct Text;
 
 #[derive(Debug, thiserror::Error)]
@@ -40,14 +41,13 @@ impl Parser for Text {
 struct Watched(mpsc::Receiver<Reload<Text>>);
 
 impl Watched {
-    /// Returns the text of the next reload, or its error.
     async fn next(&mut self) -> String {
         let next = timeout(PATIENCE, self.0.recv()).await.expect("no reload").expect("watching ended");
         next.unwrap_or_else(|error| error.to_string())
     }
 }
 
-/// Writes beside the file and renames over it, so that no reader sees half of it.
+/// Renames a complete file over the old one, so that no reader sees half of it.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();
@@ -88,7 +88,7 @@ async fn without_events_it_polls() {
         let (never, read) = (Notify::new(), |path: &Path| regular_file::read(path, 100));
         files.watch_by(Events::none(), &never, read, Text, current, || (), tx).await
     });
-    // The current contents are no change, so the first reload is the new one.
+    // The current contents are not a change, so the first reload is the new one.
     replace(&path, "two");
     assert_eq!(Watched(reloads).next().await, "two");
 }
@@ -118,7 +118,7 @@ async fn disk_that_does_not_answer_is_reported_and_read_once_it_does() {
     assert_eq!((reads.load(Ordering::Relaxed), was_read.load(Ordering::Relaxed)), (1, 0));
     *hangs.0.lock().unwrap() = false;
     hangs.1.notify_all();
-    // The contents are those of before, and are reported all the same: the files are no longer refused.
+    // The contents are the earlier ones, and are reported because the files are valid again.
     assert_eq!(watched.next().await, "one");
     assert!(was_read.load(Ordering::Relaxed) > 0);
     *hangs.0.lock().unwrap() = true;

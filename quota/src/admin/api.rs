@@ -1,103 +1,106 @@
-//! The routes of operators, with the bodies that they take and answer. `plimsoll quota` speaks them, too.
+//! Routes of operators, with the bodies of their requests and answers. `plimsoll quota` uses them,
+//! too.
 
 use serde::{Deserialize, Serialize};
 
-/// The buckets whose keys begin with a prefix, in the order of their keys.
+/// Lists the buckets of keys with a prefix, in the order of their keys.
 pub const LIST: &str = "/quotas";
-/// The buckets of one key.
+/// Returns the buckets of one key.
 pub const GET: &str = "/quotas/get";
-/// The keys that are asked for and refused most often.
+/// Returns the keys with the most requests and refusals.
 pub const TOP: &str = "/quotas/top";
 /// Makes buckets full again.
 pub const RESET: &str = "/quotas/reset";
-/// The buckets of one answer, at most.
+/// Maximum number of buckets in one answer.
 pub const PAGE_MAX: usize = 1_000;
-/// The buckets of one answer unless the request says otherwise.
+/// Default number of buckets in one answer.
 pub const PAGE_DEFAULT: usize = 100;
-/// The keys of one answer about the busiest keys, at most.
+/// Maximum number of busiest keys in one answer.
 pub const TOP_MAX: usize = 100;
-/// The busiest keys unless the request says otherwise.
+/// Default number of busiest keys.
 pub const TOP_DEFAULT: usize = 10;
-/// The keys that one request makes full again, at most.
+/// Maximum number of keys that one request resets.
 pub const RESET_KEYS_MAX: usize = 10_000;
 
-/// Some buckets.
+/// One page of buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buckets {
-    /// The buckets, in the order of their keys.
+    /// Buckets in the order of their keys.
     pub buckets: Vec<BucketStatus>,
-    /// The parameter `after` of the request for the next ones; null if these are the last.
+    /// Parameter `after` of the request for the next page; null on the last page.
     #[serde(default)]
     pub next: Option<String>,
 }
 
-/// One bucket, as it is at the time of the answer by the server's clock.
+/// One bucket at the time of the answer by the server's clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketStatus {
-    /// The key. Bytes that are no printable UTF-8 are `\xNN`, and a backslash is `\\`.
+    /// Key of the bucket. Bytes that are not printable UTF-8 are `\xNN`, and a backslash is `\\`.
     pub key: String,
-    /// Its parameters and what it holds.
+    /// Parameters and content.
     #[serde(flatten)]
     pub holds: Holds,
 }
 
-/// The content of a bucket.
+/// Content of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Holds {
     /// A token bucket.
     Tokens {
-        /// The tokens that are left.
+        /// Tokens that are left.
         tokens: u64,
-        /// The tokens of a full bucket.
+        /// Tokens of a full bucket.
         max: u64,
-        /// The tokens of one refill.
+        /// Tokens of one refill.
         refill: u64,
-        /// The time between refills in milliseconds.
+        /// Time between refills in milliseconds.
         every_ms: u64,
-        /// The time of the next refill in milliseconds since 1970; null if the bucket is full.
+        /// Time of the next refill in milliseconds since 1970; null if the bucket is full.
         next_refill_ms: Option<u64>,
-        /// The time from which it is full if nothing more is taken, in milliseconds since 1970; null if it is full.
+        /// Time when it is full if nothing more is taken, in milliseconds since 1970; null if it is
+        /// full.
         full_at_ms: Option<u64>,
     },
-    /// A throttle of `CL.THROTTLE`, whose parameters every request brings along.
+    /// A throttle of `CL.THROTTLE`. Every request carries its parameters.
     Throttle {
-        /// The time from which it admits a whole burst if nothing more is asked, in milliseconds since 1970.
+        /// Time in milliseconds since 1970 when it admits a whole burst again if no request
+        /// arrives.
         at_rest_ms: u64,
     },
 }
 
-/// The busiest keys of the last minutes, among the buckets in memory: counts halve each minute.
+/// Busiest keys of the last minutes, among the buckets in memory. Counts halve each minute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Top {
-    /// Those that are asked for most often, the busiest first.
+    /// Keys with the most requests, the busiest first.
     pub asked: Vec<TopKey>,
-    /// Those that are refused most often, the busiest first.
+    /// Keys with the most refusals, the busiest first.
     pub refused: Vec<TopKey>,
 }
 
-/// One of the busiest keys.
+/// Key among the busiest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopKey {
-    /// The key, as in [`BucketStatus::key`].
+    /// Key, as in [`BucketStatus::key`].
     pub key: String,
-    /// Its requests, or its refusals.
+    /// Requests, or refusals.
     pub count: u64,
 }
 
-/// A request to make buckets full again: those of one key, or those whose keys begin with a prefix.
+/// Request to make buckets full again: all buckets of one key, or of all keys with a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 pub enum Reset {
-    /// Those of this key.
+    /// Buckets of this key.
     Key(String),
-    /// Those whose keys begin with this, which is not empty.
+    /// Buckets of keys with this prefix, which is not empty.
     Prefix(String),
 }
 
-/// The result of a reset. It is on disk.
+/// Result of a reset. It is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResetDone {
-    /// The buckets that are full again.
+    /// Buckets that are full again.
     pub buckets: u64,
 }

@@ -6,19 +6,19 @@ use plimsoll_core::names::Text;
 
 use crate::operation::KEY_BYTES_MAX;
 
-/// The reason why a text is no key.
+/// Reason why a text is not a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    /// An escape is not one of the two that exist.
+    /// An escape is neither `\xNN` nor `\\`.
     #[error("the key has a `\\` that begins neither `\\\\` nor `\\xNN` with two hexadecimal digits")]
     Escape,
-    /// It is longer than keys may be.
+    /// The key is too long.
     #[error("the key has {0} bytes, and a key has at most {KEY_BYTES_MAX}")]
     TooLong(usize),
 }
 
-/// Returns the text of a key. Bytes that are no UTF-8, and characters that control a terminal or change the direction of
-/// its text, become `\xNN`; a backslash becomes `\\`.
+/// Returns a key as text. Bytes that are not UTF-8, and characters that control a terminal or
+/// change the direction of its text, become `\xNN`; a backslash becomes `\\`.
 pub fn escape(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for chunk in key.utf8_chunks() {
@@ -37,7 +37,7 @@ pub fn escape(key: &[u8]) -> String {
     text
 }
 
-/// Returns the key that [`escape`] made a text of.
+/// Reverses [`escape`].
 ///
 /// # Errors
 /// When an escape is unknown, or the key is too long.
@@ -46,10 +46,6 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, InvalidKey> {
     if key.len() > KEY_BYTES_MAX { Err(InvalidKey::TooLong(key.len())) } else { Ok(key) }
 }
 
-/// Returns the bytes that [`escape`] made a text of, of any length.
-///
-/// # Errors
-/// When an escape is unknown.
 pub(super) fn decode(text: &str) -> Result<Vec<u8>, InvalidKey> {
     let mut key = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

@@ -11,13 +11,11 @@ use plimsoll_core::stats::metrics::{
 use super::Sources;
 use crate::engine::{LATENCY_BOUNDS, Latency, Stats};
 
-/// What the metrics are read from, at one moment.
 struct Source<'a> {
     sources: &'a Sources,
     stats: Stats,
 }
 
-/// Returns the metrics at one moment.
 pub(super) fn page(sources: &Sources) -> Vec<Family> {
     let ports = vec![("resp", sources.ports.resp.clone()), ("admin", sources.ports.admin.clone())];
     [
@@ -29,7 +27,6 @@ pub(super) fn page(sources: &Sources) -> Vec<Family> {
     .concat()
 }
 
-/// Returns the descriptions of all metrics.
 pub(super) fn described() -> Vec<About> {
     [
         metrics::described(&table()),

@@ -24,7 +24,6 @@ use crate::args::Durability;
 use crate::engine::Engine;
 use crate::resp::Counters;
 
-/// Everything that the admin port shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub(crate) engine: Engine,
@@ -41,7 +40,6 @@ pub fn described() -> Vec<About> {
     metrics::described()
 }
 
-/// All routes of the admin port.
 pub(crate) fn routes(sources: Sources) -> Routes {
     let (of_page, of_status) = (sources.clone(), sources.clone());
     let page = move || metrics::page(&of_page);

@@ -1,14 +1,13 @@
-//! The connections that each port may have, within the descriptors of the process.
+//! Limits of connections on each port, within the descriptors of the process.
 
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::Connections;
 
-/// The most connections of the Redis protocol, of which one address has half at most.
+/// Maximum number of connections of the Redis protocol. One address may have half of them.
 const RESP_CONNECTIONS_MAX: usize = 4_096;
-/// The most connections of the admin port, of which one address has half at most.
+/// Maximum number of connections of the admin port. One address may have half of them.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// The connections of both ports. Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     pub(crate) resp: Connections,
@@ -16,8 +15,8 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Allows at most half of the descriptors to the Redis protocol and an eighth to the admin port. The rest is left to
-    /// the files of the store.
+    /// Allows up to half of the descriptors for the Redis protocol and an eighth for the admin
+    /// port. The rest is for the files of the store.
     pub(crate) fn new() -> Self {
         let ports = |max: usize, divisor: u64| {
             let part = usize::try_from(descriptors::limit() / divisor).unwrap_or(usize::MAX).max(2);

@@ -1,4 +1,4 @@
-//! The buckets on the admin port: operators look them up, list them, see the busiest, and make them full again.
+//! Routes of the admin port for operators to look up, list and reset buckets.
 
 use axum::extract::{FromRequestParts, Query, State};
 use axum::http::request::Parts;
@@ -20,33 +20,27 @@ use crate::engine::{Bucket, Engine};
 use crate::operation::Unavailable;
 use crate::store::{Kind, State as BucketState};
 
-/// The parameters of a request for a page of buckets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ListQuery {
-    /// The beginning of the keys, escaped; all keys if absent.
     #[serde(default)]
     prefix: String,
-    /// The place where the page before ended.
     after: Option<String>,
     limit: Option<usize>,
 }
 
-/// The parameters of a request for the buckets of one key.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GetQuery {
     key: String,
 }
 
-/// The parameters of a request for the busiest keys.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopQuery {
     limit: Option<usize>,
 }
 
-/// The parameters of a request. Invalid ones are answered with an error in JSON.
 struct Params<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -60,7 +54,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
 type Answer<T> = Result<Json<T>, Response>;
 
-/// Returns the routes.
 pub(super) fn routes(engine: Engine) -> Routes {
     Routes::new()
         .viewer(Method::GET, LIST, list)
@@ -93,7 +86,7 @@ async fn get(State(engine): State<Engine>, Params(query): Params<GetQuery>) -> A
 
 async fn top(State(engine): State<Engine>, Params(query): Params<TopQuery>) -> Answer<Top> {
     let limit = limit(query.limit, TOP_DEFAULT, TOP_MAX)?;
-    // It looks at every bucket in memory, which takes a while for millions.
+    // Reads every bucket in memory, which takes a while for millions.
     let top = tokio::task::spawn_blocking(move || engine.top(limit)).await;
     let top = top.map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))?;
     let [asked, refused] = top.map(|keys| {
@@ -116,7 +109,7 @@ async fn reset(
     };
     let bytes = key(what, unescape(text))?;
     let (text, is_prefix) = (escape(&bytes), what == "prefix");
-    // Carried out to its end, even if the caller goes away.
+    // Runs to its end, even if the caller disconnects.
     let carried_out = tokio::spawn(async move {
         let done = async {
             let keys = if is_prefix { keys(&engine, &bytes, &text).await? } else { vec![bytes] };
@@ -142,10 +135,8 @@ async fn reset(
     carried_out.await.map_err(|error| error_response(StatusCode::INTERNAL_SERVER_ERROR, error))
 }
 
-/// The status and the text of a reset that ended early.
 type ResetFailed = (StatusCode, String);
 
-/// Returns the keys that begin with a prefix, unless they are more than one request may reset.
 async fn keys(engine: &Engine, prefix: &[u8], text: &str) -> Result<Vec<Vec<u8>>, ResetFailed> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     let mut after = None;
@@ -153,7 +144,7 @@ async fn keys(engine: &Engine, prefix: &[u8], text: &str) -> Result<Vec<Vec<u8>>
         let page = engine.list(prefix, after, PAGE_MAX).await;
         let (buckets, next) = page.map_err(|error| incomplete(error, 0))?;
         keys.extend(buckets.into_iter().map(|bucket| bucket.key));
-        // A key has one bucket for each set of parameters, and they follow each other.
+        // A key has one bucket for each set of parameters, next to each other.
         keys.dedup();
         if keys.len() > RESET_KEYS_MAX {
             let error = format!(
@@ -184,7 +175,6 @@ fn incomplete(error: Unavailable, buckets: u64) -> ResetFailed {
     (StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
-/// Returns a bucket as operators see it, with times by the wall clock.
 fn status(bucket: &Bucket, now: QuotaTime) -> BucketStatus {
     let holds = match (bucket.kind, bucket.state) {
         (Kind::Tokens(rate), BucketState::Tokens(balance)) => {
@@ -203,7 +193,7 @@ fn status(bucket: &Bucket, now: QuotaTime) -> BucketStatus {
         (_, BucketState::Throttle(gcra)) => {
             Holds::Throttle { at_rest_ms: now.wall_of(gcra.arrival_ns / 1_000_000) }
         }
-        // No throttle has tokens.
+        // A throttle never has tokens.
         (Kind::Throttle, BucketState::Tokens(_)) => Holds::Throttle { at_rest_ms: 0 },
     };
     BucketStatus { key: escape(&bucket.key), holds }

@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use super::Sources;
 
-/// The state of a quota server.
+/// State of a quota server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// True while the store is open and answers.
     pub ready: bool,
-    /// When a debit is on disk: `always`, `interval:TIME` or `none`.
+    /// Time when a debit is on disk: `always`, `interval:TIME` or `none`.
     pub durability: String,
-    /// The age of the oldest debit that is not on disk, in seconds; 0 if all are.
+    /// Age of the oldest debit that is not on disk, in seconds; 0 if all are.
     pub unsaved_age_s: f64,
     /// Seconds since the last commit that is on disk; null before the first one.
     pub last_commit_s: Option<f64>,
-    /// The buckets in memory.
+    /// Number of buckets in memory.
     pub buckets_in_memory: u64,
-    /// The bytes of the buckets in memory.
+    /// Bytes of the buckets in memory.
     pub cache_bytes: u64,
-    /// The bytes of the buckets in memory, at most.
+    /// Maximum bytes of the buckets in memory.
     pub cache_bytes_max: u64,
-    /// The bytes of the store on disk.
+    /// Bytes of the store on disk.
     pub disk_bytes: u64,
     /// Operations that wait for the store.
     pub waiting: u64,
     /// Failed reads and writes of the store.
     pub store_errors: u64,
-    /// The connections of the Redis protocol.
+    /// Connections of the Redis protocol.
     pub connections: u64,
     /// Certificates and tokens.
     pub security: SecurityStatus,

@@ -1,4 +1,4 @@
-//! The callers that each route of a quota server answers, as a complete table.
+//! Callers that each route of a quota server accepts, as a complete table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use super::{Ports, Sources, routes};
 use crate::args::Durability;
 use crate::engine::{Engine, Settings};
 
-/// The columns: no token, an unknown one, viewer, operator, admin, no token where loopback is open, no token and viewer
-/// where metrics need one. A status other than 401 and 403 is that of an accepted request.
+/// Columns: no token, an unknown one, viewer, operator, admin, no token where loopback is open, no
+/// token and viewer where metrics need one. Any status except 401 and 403 means that the request
+/// was accepted.
 const TABLE: &str = "
     GET /metrics metrics | 200 | 200 | 200 | 200 | 200 | 200 | 401 no_token | 200
     GET /healthz nothing | 200 | 200 | 200 | 200 | 200 | 200 | 200 | 200
@@ -23,7 +24,6 @@ const TABLE: &str = "
     POST /quotas/reset operator | 401 no_token | 401 unknown_token | 403 role | 400 | 400 | 400 | 401 no_token | 403 role
 ";
 
-/// A server in a directory of its own.
 fn sources(directory: &Path) -> Sources {
     let durability = Durability::default();
     let settings = Settings { data: directory.join("data"), durability, cache_bytes: 16 << 20 };

@@ -5,17 +5,17 @@ use plimsoll_core::quota::{Balance, Gcra, QuotaRate};
 use crate::operation::{Answer, Operation};
 use crate::store::State;
 
-/// What an operation came to.
 #[derive(Debug)]
 pub(super) struct Applied {
     pub(super) answer: Answer,
-    /// The new state, if it changed, and the caller's time of the change.
+    /// New state, if it changed, and the caller's time of the change.
     pub(super) state: Option<State>,
     pub(super) at_ms: u64,
     pub(super) is_refused: bool,
 }
 
-/// Returns the balance of a bucket; one that is not in the store is full, and begins at `at_ms`.
+/// Returns the balance of a bucket. A bucket that is not in the store is full, and starts at
+/// `at_ms`.
 pub(super) fn balance(state: Option<State>, rate: QuotaRate, at_ms: u64) -> Balance {
     match state {
         Some(State::Tokens(balance)) => balance,
@@ -23,7 +23,6 @@ pub(super) fn balance(state: Option<State>, rate: QuotaRate, at_ms: u64) -> Bala
     }
 }
 
-/// Applies an operation to the state of its one bucket; `None` for a take.
 pub(super) fn apply(operation: &Operation<'_>, state: Option<State>, now_ms: u64) -> Option<Applied> {
     let mut at_ms = now_ms;
     let (answer, new, is_refused, is_change) = match *operation {

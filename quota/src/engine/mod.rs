@@ -1,8 +1,9 @@
 //! The buckets in memory, in shards, and how they are saved.
 //!
-//! Operations change buckets in memory. One thread saves what changed, commit after commit; operations that need the disk wait
-//! for the commit that covers them. Buckets that are not in memory are read by a few threads. Whoever waits does so until
-//! [`STORE_DEADLINE`]; then the operation is answered [`Unavailable`](crate::operation::Unavailable).
+//! Operations change buckets in memory. One thread saves the changes, commit after commit;
+//! operations that need the disk wait for their commit. A few threads read buckets that are not in
+//! memory. Every wait ends at [`STORE_DEADLINE`]; then the operation is answered
+//! [`Unavailable`](crate::operation::Unavailable).
 
 mod apply;
 mod commits;
@@ -35,32 +36,27 @@ use crate::store::{DatabaseStore, Store, caught};
 use commits::Committer;
 use shared::Shared;
 
-/// The time between two removals of the rows of full buckets.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
-/// The time between two looks at the size of the store.
 const SIZE_EVERY: Duration = Duration::from_secs(1);
-/// The time for which the end of an engine waits for its threads. One whose disk hangs leaves them.
+/// Maximum wait for the threads at the end. Threads with a hanging disk are abandoned.
 const STOP_WAIT: Duration = Duration::from_secs(2);
 
-/// The settings of an engine.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The directory of the store, created if absent.
     pub(crate) data: PathBuf,
-    /// When a debit is on disk.
     pub(crate) durability: Durability,
-    /// The bytes of the buckets in memory and of the memory of the database, at most.
+    /// Maximum bytes of the buckets in memory and of the memory of the database.
     pub(crate) cache_bytes: u64,
 }
 
-/// The buckets of one server. Clones share them. Without [`Engine::close`] the end of the last clone saves nothing.
+/// Buckets of one server. Clones share them. Dropping the last clone without [`Engine::close`]
+/// saves nothing.
 #[derive(Clone, Debug)]
 pub(crate) struct Engine {
     shared: Arc<Shared>,
     _threads: Arc<Threads>,
 }
 
-/// The threads of an engine, which end with it.
 #[derive(Debug)]
 struct Threads {
     shared: Arc<Shared>,
@@ -92,7 +88,6 @@ impl Engine {
         Self::start(settings, Box::new(store), clock, number)
     }
 
-    /// Starts the threads of an engine whose store has `number` commits.
     fn start(
         settings: &Settings,
         store: Box<dyn Store>,
@@ -119,12 +114,10 @@ impl Engine {
         Ok(Self { shared, _threads: Arc::new(threads) })
     }
 
-    /// Returns the time of the server's clock.
     pub(crate) fn now(&self) -> QuotaTime {
         self.shared.time.now()
     }
 
-    /// Returns the figures for metrics.
     pub(crate) fn stats(&self) -> Stats {
         let shared = &self.shared;
         let (mut buckets, mut cache_bytes) = (0, 0);
@@ -154,11 +147,10 @@ impl Engine {
     }
 }
 
-/// Follows the wall clock, looks at the size of the store, and removes the rows of full buckets from time to time.
 fn sweep(shared: &Shared) {
     let mut swept = Instant::now();
     while !shared.is_stopped.load(Ordering::Acquire) {
-        // This waits for the disk, as no request may.
+        // Waits for the disk, which no request may do.
         shared.disk_bytes.store(shared.store.disk_bytes(), Ordering::Relaxed);
         shared.time.now();
         if let Err(error) = shared.time.keep() {

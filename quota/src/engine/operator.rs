@@ -1,4 +1,5 @@
-//! The buckets as operators see them: one key, pages in the order of the keys, the busiest, and back to full.
+//! Operations on buckets for operators: look up a key, list pages, find the busiest keys, and
+//! reset.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,15 +11,12 @@ use super::shared::{Moment, Shared};
 use crate::operation::Unavailable;
 use crate::store::{Kind, Row, RowKey, State};
 
-/// The buckets of one page, at most.
 pub(super) const PAGE_MAX: usize = 1_000;
 
-/// The time for which an operator waits for the store.
 const OPERATOR_DEADLINE: Duration = Duration::from_secs(5);
 
 const UNLISTED: &str = "buckets cannot be listed";
 
-/// One bucket and its state at its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bucket {
     pub(crate) key: Vec<u8>,
@@ -26,7 +24,6 @@ pub(crate) struct Bucket {
     pub(crate) state: State,
 }
 
-/// Some rows, and the place to go on from; `None` after the last one.
 type Page<T> = (Vec<T>, Option<Vec<u8>>);
 
 impl Engine {
@@ -41,7 +38,7 @@ impl Engine {
         Ok(self.buckets(&rows))
     }
 
-    /// Returns a page of the buckets whose keys begin with `prefix`, after the place where an earlier page ended.
+    /// Returns a page of the buckets of keys with `prefix`, after the end of an earlier page.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -60,7 +57,8 @@ impl Engine {
         Ok((self.buckets(&rows), next))
     }
 
-    /// Makes all buckets of one key full again, and returns their number. It is on disk when this returns.
+    /// Makes all buckets of one key full again, and returns their number. It is on disk when this
+    /// returns.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -83,7 +81,6 @@ impl Engine {
         Ok(count)
     }
 
-    /// Makes a bucket full.
     async fn reset_row(&self, row_key: &RowKey, now_ms: u64, deadline: Instant) -> Result<(), Unavailable> {
         let place = self.shared.place(row_key.clone());
         while Instant::now() < deadline {
@@ -106,8 +103,8 @@ impl Engine {
         Err(Unavailable::Busy)
     }
 
-    /// Returns the keys that were asked most, and those that were refused most, at most `n` of either, with counts that halve
-    /// each minute. They are among the buckets in memory, which hold those that are used.
+    /// Returns up to `n` keys with the most requests, and up to `n` with the most refusals. Counts
+    /// halve each minute. Only buckets in memory count, which include all busy ones.
     pub(crate) fn top(&self, n: usize) -> [Vec<(Vec<u8>, u32)>; 2] {
         let minute = Moment::new(self.shared.clock.load(Ordering::Relaxed)).minute;
         let mut tops: [Vec<(u32, Box<[u8]>)>; 2] = Default::default();
@@ -129,16 +126,11 @@ impl Engine {
         tops.map(|top| top.into_iter().filter_map(named).collect())
     }
 
-    /// Saves all balances.
-    ///
-    /// # Errors
-    /// When the store does not answer.
     pub(crate) async fn close(&self) -> Result<(), Unavailable> {
         self.save(Instant::now() + OPERATOR_DEADLINE).await?;
         Ok(())
     }
 
-    /// Waits until all changes so far are on disk, and returns the number of the commit.
     async fn save(&self, deadline: Instant) -> Result<u64, Unavailable> {
         let number = self.shared.progress.next();
         self.shared.want_commit();
@@ -146,13 +138,13 @@ impl Engine {
         Ok(number)
     }
 
-    /// Waits until all changes so far are where the store finds them.
     async fn settle(&self, deadline: Instant) -> Result<(), Unavailable> {
         let number = self.save(deadline).await?;
         self.shared.settling.wait(number, deadline).await
     }
 
-    /// Returns rows of one key, at most twice [`PAGE_MAX`]. Rows of other keys lie between them: keys are any bytes.
+    /// Returns rows of one key, at most twice [`PAGE_MAX`]. Rows of other keys lie between them:
+    /// keys are any bytes.
     async fn rows_of(
         &self,
         key: &[u8],
@@ -169,7 +161,7 @@ impl Engine {
                 };
                 found.extend(rows.into_iter().filter(is_of_key));
                 after = next;
-                // Nobody waits after the deadline.
+                // The caller has given up after the deadline.
                 if found.len() >= PAGE_MAX || after.is_none() || Instant::now() >= deadline {
                     return Ok((found, after));
                 }
@@ -178,7 +170,8 @@ impl Engine {
         self.blocking(deadline, UNLISTED, scan).await
     }
 
-    /// Returns buckets with their states in memory, if they are there. One that is full by then is none.
+    /// Returns buckets with their states in memory, if present. Skips a bucket that is full by
+    /// then.
     fn buckets(&self, rows: &[(RowKey, Row)]) -> Vec<Bucket> {
         let bucket = |(row_key, row): &(RowKey, Row)| {
             let (key, kind) = Kind::parse(row_key)?;
@@ -192,7 +185,7 @@ impl Engine {
     }
 }
 
-/// Returns rows of the store in order whose keys begin with `prefix` and are above `after`.
+/// Returns the rows of the store above `after` that begin with `prefix`, in order.
 fn page(
     shared: &Shared,
     prefix: &[u8],

@@ -1,4 +1,4 @@
-//! Work on the store on threads that may block: reads of buckets into memory, and questions of operators.
+//! Store access on threads that may block: reads of buckets into memory, and requests of operators.
 
 use std::sync::Arc;
 
@@ -9,13 +9,12 @@ use super::shared::{Place, Shared};
 use crate::operation::Unavailable;
 use crate::store::StoreError;
 
-/// The runs whose buckets are read at the same time.
 pub(super) const READERS: usize = 4;
-/// The buckets that wait to be read, at most. A run has far fewer.
+/// Maximum number of buckets that wait to be read. A run has far fewer.
 pub(super) const READ_BUCKETS_MAX: usize = 65_536;
 
 impl Engine {
-    /// Reads buckets into memory. Returns false if some found no room: a commit must make some first.
+    /// Reads buckets into memory. Returns false if some did not fit: a commit must make room first.
     ///
     /// # Errors
     /// When they are not there by `deadline`, or too many wait.
@@ -36,7 +35,6 @@ impl Engine {
         self.blocking(deadline, "a bucket cannot be read", read).await
     }
 
-    /// Works with the store on a thread that may block.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -55,9 +53,8 @@ impl Engine {
     }
 }
 
-/// Reads a bucket into memory. Returns false if it found no room.
 fn read_one(shared: &Shared, place: &Place, deadline: Instant) -> Result<bool, StoreError> {
-    // Nobody waits after the deadline: a burst must not delay the runs after it.
+    // The caller has given up after the deadline: a burst must not delay the runs after it.
     while Instant::now() < deadline {
         let evictions = {
             let shard = shared.lock(place.shard);

@@ -1,4 +1,4 @@
-//! How a batch of operations runs: in order, as far as buckets are in memory, then on after what they wait for.
+//! Runs a batch of operations in order: directly while buckets are in memory, then after each wait.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,17 +11,14 @@ use super::shared::{Moment, Place};
 use crate::args::Durability;
 use crate::operation::{Answer, Operation, Unavailable};
 
-/// The time for which operations wait for the store.
 const STORE_DEADLINE: Duration = Duration::from_millis(250);
-/// The time by which unsaved debits may be too old before operations are refused without a wait: the disk hangs, and is not
-/// only slow.
+/// Delay of unsaved debits above which operations are refused without a wait: the disk hangs, and
+/// is not only slow.
 pub(super) const LATE_MAX: Duration = Duration::from_millis(200);
-/// The time until a run looks again for room in memory.
 const ROOM_DELAY: Duration = Duration::from_millis(10);
-/// Reads of the same run, at most: others may evict what it has read.
+/// Maximum number of reads of one run: others may evict what it has read.
 const LOADS_MAX: usize = 8;
 
-/// The deadline of a run, which begins with its first wait.
 struct Deadline(Option<Instant>);
 
 impl Deadline {
@@ -31,8 +28,9 @@ impl Deadline {
 }
 
 impl Engine {
-    /// Runs operations in order at `now_ms`, the time of [`Engine::now`], and appends their answers.
-    /// Completes at once where all buckets are in memory and no debit must be on disk first.
+    /// Runs operations in order at `now_ms`, the time of [`Engine::now`], and appends their
+    /// answers. Completes immediately if all buckets are in memory and no debit must be on disk
+    /// first.
     pub(crate) async fn run(
         &self,
         now_ms: u64,
@@ -43,11 +41,12 @@ impl Engine {
         let now_ms = shared.clock.fetch_max(now_ms, Ordering::Relaxed).max(now_ms);
         let mut moment = Moment::new(now_ms);
         let mut deadline = Deadline(None);
-        // The answers that are not given before the commit.
+        // Answers that must wait for the commit.
         let mut changes: SmallVec<[usize; 32]> = SmallVec::new();
         let is_always = shared.durability == Durability::Always;
         let (mut at, mut loads, mut misses) = (0, 0, 0);
-        // The reason for which no more is read. A batch that waits in vain must not be searched again for each operation.
+        // Reason why nothing more is read. A batch that waits in vain must not be searched again
+        // for each operation.
         let mut unread = None;
         while at < operations.len() {
             if let Err(unavailable) = self.saved_in_time(&mut deadline).await {
@@ -81,7 +80,8 @@ impl Engine {
                 };
             }
             if let Some(unavailable) = unread {
-                // Those in memory are answered, unless they belong after this one to a bucket of it.
+                // Operations on buckets in memory are answered, unless they follow this one on one
+                // of its buckets.
                 answers.push(Err(unavailable));
                 at += 1;
             }
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// Waits while the oldest debit that is not saved is too old for more of them.
+    /// Waits while the oldest unsaved debit is too old for more of them.
     async fn saved_in_time(&self, deadline: &mut Deadline) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         let Some(max) = shared.unsaved_max() else { return Ok(()) };
@@ -127,14 +127,13 @@ impl Engine {
         }
     }
 
-    /// Returns the places of the buckets that are not in memory.
     fn missing(&self, operations: &[Operation<'_>]) -> Vec<Place> {
         let buckets = operations.iter().flat_map(Operation::buckets);
         let places = buckets.map(|(key, kind)| self.shared.place(kind.row_key(key)));
         places.filter(|place| self.shared.lock(place.shard).find(place).is_none()).collect()
     }
 
-    /// Reads buckets into memory. Where there is no room, some are saved, so that they can be evicted.
+    /// Reads buckets into memory. Without room, some are saved, so that they can be evicted.
     async fn load(&self, places: Vec<Place>, deadline: &mut Deadline) -> Result<(), Unavailable> {
         let shared = &*self.shared;
         if deadline.get() <= Instant::now() {

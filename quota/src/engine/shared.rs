@@ -1,4 +1,4 @@
-//! What the tasks and threads of one engine share: the shards, the store, and the state of commits.
+//! State that the tasks and threads of one engine share: the shards, the store, and the commits.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,6 @@ use crate::clock::Clock;
 use crate::operation::{Answer, Operation};
 use crate::store::{RowKey, Store};
 
-/// What the tasks and threads of one engine share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) store: Box<dyn Store>,
@@ -30,22 +29,19 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) durability: Durability,
     pub(super) cache_bytes: u64,
-    /// The bytes of the store on disk, as of the last look.
     pub(super) disk_bytes: AtomicU64,
-    /// The quota time of the last operations, which never goes back.
+    /// Quota time of the last operations, which never decreases.
     pub(super) clock: Arc<AtomicU64>,
     pub(super) time: Clock,
-    /// The runs that may read at the same time, and the buckets that may wait for it.
+    /// Permits of runs that read at the same time, and of buckets that wait to be read.
     pub(super) readers: Arc<Semaphore>,
     pub(super) read_buckets: Arc<Semaphore>,
     hasher: RandomState,
-    /// True if a commit is wanted before its time.
     pub(super) is_wanted: AtomicBool,
     pub(super) is_stopped: AtomicBool,
     pub(super) committer: OnceLock<Thread>,
 }
 
-/// The place of a bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) key: RowKey,
@@ -53,12 +49,11 @@ pub(super) struct Place {
     pub(super) shard: usize,
 }
 
-/// The time of some operations, and the commit that they need.
 #[derive(Debug)]
 pub(super) struct Moment {
     pub(super) now_ms: u64,
     pub(super) minute: u16,
-    /// The number of the commit that saves all changes so far; 0 for none.
+    /// Number of the commit that saves all changes so far; 0 for none.
     pub(super) commit: u64,
     pub(super) is_changed: bool,
 }
@@ -102,7 +97,6 @@ impl Shared {
         }
     }
 
-    /// Returns the place of a bucket.
     pub(super) fn place(&self, key: RowKey) -> Place {
         let hash = self.hasher.hash_one(&*key);
         // The tables use the lowest and the highest bits.
@@ -116,7 +110,7 @@ impl Shared {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the answer to an operation, if its buckets are in memory.
+    /// Returns the answer to an operation if its buckets are in memory.
     pub(super) fn answer(&self, operation: &Operation<'_>, moment: &mut Moment) -> Option<Answer> {
         if let Operation::Take(demands) = operation {
             return self.take(demands, moment).map(Answer::Taken);
@@ -136,19 +130,17 @@ impl Shared {
         Some(applied.answer)
     }
 
-    /// Notes changes. The shards are still locked: a change is noted before it can be saved.
+    /// Notes changes while the shards are still locked: a change is noted before it can be saved.
     pub(super) fn note(&self, moment: &Moment) {
         if moment.is_changed && self.progress.note_change() && self.durability != Durability::None {
             self.unpark();
         }
     }
 
-    /// Returns what of the buckets in memory is in the store.
     pub(super) fn saved(&self) -> Saved {
         Saved { commit: self.progress.durable(), settlings: self.settling.groups() }
     }
 
-    /// Has a commit begin now.
     pub(super) fn want_commit(&self) {
         if !self.is_wanted.swap(true, Ordering::AcqRel) {
             self.unpark();
@@ -161,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Waits until a time, or until the engine is stopped, whoever unparks the thread.
+    /// Waits until a time, or until the engine is stopped. Other wake-ups are ignored.
     pub(super) fn park_until(&self, until: Instant) {
         while let Some(wait) = until.checked_duration_since(Instant::now())
             && !wait.is_zero()
@@ -171,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Returns the age of unsaved debits from which no more are made. `None` for any.
+    /// Returns the age of unsaved debits that stops further debits. `None` for any age.
     pub(super) const fn unsaved_max(&self) -> Option<Duration> {
         match self.durability {
             Durability::Always => Some(Duration::ZERO),

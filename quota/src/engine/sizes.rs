@@ -1,21 +1,20 @@
-//! How the memory of a server is split between its parts.
+//! Splits the memory of a server between its parts.
 
 use crate::store::Sizes;
 
-/// The bytes of one shard, unless there would be too few or too many shards.
+/// Bytes of one shard, within the limits of the number of shards.
 const SHARD_BYTES: u64 = 1 << 20;
 const SHARDS_MIN: u64 = 16;
 const SHARDS_MAX: u64 = 1_024;
-/// The bytes of one memtable of the database.
 const MEMTABLE_MIN: u64 = 1 << 20;
 const MEMTABLE_MAX: u64 = 64 << 20;
 
-/// The bytes that the log of changes grows by until buckets are settled.
+/// Minimum growth of the log in bytes before buckets are settled.
 const LOG_MIN: u64 = 512 << 10;
 const LOG_MAX: u64 = 4 << 20;
 
-/// Returns the bytes that the log grows by until buckets are settled: it holds about twice as many. The buckets in it, which
-/// cannot be evicted, take less than half of the shards.
+/// Returns the growth of the log in bytes before buckets are settled. The log holds about twice as
+/// many. Its buckets, which cannot be evicted, take less than half of the shards.
 pub(super) fn log(cache_bytes: u64) -> u64 {
     (cache_bytes / 128).clamp(LOG_MIN, LOG_MAX)
 }
@@ -24,14 +23,15 @@ pub(super) fn log(cache_bytes: u64) -> u64 {
 pub(super) fn shards(cache_bytes: u64) -> (usize, usize) {
     let bytes = cache_bytes / 2;
     let wanted = (bytes / SHARD_BYTES).clamp(SHARDS_MIN, SHARDS_MAX);
-    // The largest power of two that is not above it.
+    // Largest power of two up to it.
     let count = 1 << wanted.ilog2();
     let per_shard = usize::try_from(bytes / count).unwrap_or(usize::MAX);
     (usize::try_from(count).unwrap_or(1), per_shard)
 }
 
-/// Returns the memory of the database: a quarter for blocks of tables, and about as much for memtables, of which up to five of
-/// either keyspace exist while the disk is behind. Changes leave the log before its memtable is full.
+/// Returns the memory of the database: a quarter for blocks of tables, and about as much for
+/// memtables. Up to five memtables of either keyspace exist while the disk is behind. Changes leave
+/// the log before its memtable is full.
 pub(super) fn database(cache_bytes: u64) -> Sizes {
     Sizes {
         blocks: cache_bytes / 4,

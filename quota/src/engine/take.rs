@@ -1,4 +1,4 @@
-//! A take from several buckets at once: from all of them, or from none.
+//! A take from several buckets: all of them, or none.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -12,7 +12,8 @@ use crate::operation::{Demand, Taken};
 use crate::store::{Kind, State};
 
 impl Shared {
-    /// Takes from different buckets, if all are in memory. Otherwise returns `None`, and nothing is taken.
+    /// Takes from different buckets if all are in memory. Otherwise returns `None` and takes
+    /// nothing.
     pub(super) fn take(&self, demands: &[Demand<'_>], moment: &mut Moment) -> Option<SmallVec<[Taken; 1]>> {
         let places: SmallVec<[Place; 1]> = demands
             .iter()
@@ -28,7 +29,7 @@ impl Shared {
             .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
             .collect();
         let now_ms = moment.now_ms;
-        // The guard, the slot and the balance of each bucket.
+        // Guard, slot and balance of each bucket.
         let found: Option<SmallVec<[(usize, u32, Balance); 1]>> = demands
             .iter()
             .zip(&places)

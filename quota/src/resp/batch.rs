@@ -1,5 +1,5 @@
-//! The commands that a connection has sent so far, read as one batch: operations for the engine, and replies that need
-//! no bucket, in their order.
+//! One batch of the commands that a connection has sent: operations for the engine, and replies
+//! that need no bucket, in their order.
 
 use bytes::BytesMut;
 use plimsoll_admin::access::{Access, QuotaRight};
@@ -13,16 +13,14 @@ use super::session::{NO_AUTH, Session};
 use crate::leases::Leases;
 use crate::operation::{Answer, Operation, Unavailable};
 
-/// The commands of one batch, at most; further ones begin the next.
+/// Maximum number of commands in one batch; more commands begin the next.
 pub(super) const COMMANDS_PER_BATCH_MAX: usize = 1_024;
-/// The bytes of replies that end a batch.
 pub(super) const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
-/// The key by which the client library asks at its start whether the store answers, whatever keys its token is for.
+/// Key that the client library asks at its start to check that the store answers, independent of
+/// the keys of its token.
 const PROBE_KEY: &[u8] = b"{default}:plimsoll-start";
-/// The bytes of a foreign command that an error repeats.
 const REPEATED_BYTES_MAX: usize = 128;
 
-/// What decides about commands, apart from their session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules<'r> {
     pub(super) access: &'r Access,
@@ -31,46 +29,36 @@ pub(super) struct Rules<'r> {
     pub(super) at_ahead_max_ms: u64,
 }
 
-/// Commands that are answered together.
 #[derive(Debug, Default)]
 pub(super) struct Batch<'a> {
-    /// The operations, whose answers come in the same order.
+    /// The answers arrive in the same order.
     pub(super) operations: Vec<Operation<'a>>,
     steps: Vec<Step>,
-    /// The replies that need no bucket.
+    /// Replies that need no bucket.
     said: BytesMut,
-    /// The bytes of the commands.
     pub(super) length: usize,
     pub(super) end: End,
     tally: Tally,
     time: QuotaTime,
 }
 
-/// The source of the next reply.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The next answer of the engine.
     Answer(Counted),
-    /// The next bytes of what was said.
     Said(usize),
 }
 
-/// The reason why a batch ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
-    /// The next command is incomplete.
     #[default]
     Read,
-    /// The batch is full, and more may follow.
     Full,
-    /// The client asks for figures of the server, after the replies of the batch.
+    /// The client asks for server statistics, after the replies of the batch.
     Info,
-    /// The connection closes after the replies.
     Close,
 }
 
 impl<'a> Batch<'a> {
-    /// Reads the commands at the start of `bytes`.
     pub(super) fn read(bytes: &'a [u8], session: &mut Session, rules: Rules<'_>) -> Self {
         let mut batch = Self { time: rules.time, ..Self::default() };
         let mut arguments = Arguments::new();
@@ -98,7 +86,6 @@ impl<'a> Batch<'a> {
         batch
     }
 
-    /// Adds one command.
     fn follow(&mut self, name: &[u8], arguments: &[&'a [u8]], session: &mut Session, rules: Rules<'_>) {
         let entry = commands::find(name);
         let is_for_all =
@@ -127,7 +114,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Notes what the batch took by the token of the session, which may give it back.
+    /// Notes the tokens that the session's token took in this batch and may give back.
     pub(super) fn note_leases(
         &self,
         answers: &[Result<Answer, Unavailable>],
@@ -159,7 +146,8 @@ impl<'a> Batch<'a> {
             match step {
                 Step::Said(bytes) => out.extend_from_slice(&self.said.split_to(bytes)),
                 Step::Answer(counted) => {
-                    // An engine that answers too few must not shift the replies of others to this command.
+                    // An engine that answers too few must not shift the replies of others to this
+                    // command.
                     let answer = answers.next().unwrap_or(&Err(Unavailable::Store));
                     write_answer(answer, self.time, out);
                     self.tally.add(counted, outcome(operations.next(), answer));
@@ -170,7 +158,6 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Returns the operation of a command that the client may use; `None` for one that needs no bucket.
 fn operation<'a>(
     entry: &Entry,
     arguments: &[&'a [u8]],
@@ -182,7 +169,7 @@ fn operation<'a>(
     if let Operation::Reduce { at_ms: Some(at_ms), .. } | Operation::Sessionize { at_ms: Some(at_ms), .. } =
         &mut operation
     {
-        // The caller has the wall clock.
+        // The caller sends wall clock times.
         let ahead_ms = at_ms.saturating_sub(rules.time.wall_ms());
         if ahead_ms > rules.at_ahead_max_ms {
             let (by_s, max_s) = (ahead_ms / 1_000, rules.at_ahead_max_ms / 1_000);
@@ -193,7 +180,7 @@ fn operation<'a>(
     Ok(Some(operation))
 }
 
-/// Checks the rights of the token that the client has presented. One without a token has all of them.
+/// Checks the rights of the client's token. A client without a token has all rights.
 fn admit(
     entry: &Entry,
     operation: &Operation<'_>,
@@ -226,7 +213,6 @@ fn admit(
     Err(format!("NOPERM {}", rules.access.deny_command(session.ip(), command, reason)))
 }
 
-/// Answers a command that needs no bucket.
 fn reply(kind: Kind, arguments: &[&[u8]], session: &mut Session, access: &Access) -> Result<Reply, String> {
     match (kind, arguments) {
         (Kind::Ping, []) => Ok(Reply::Simple("PONG")),
@@ -248,7 +234,7 @@ fn reply(kind: Kind, arguments: &[&[u8]], session: &mut Session, access: &Access
     }
 }
 
-/// Returns how an operation ended: what it asked for decides whether it was refused.
+/// Compares the demand with the answer to decide whether the operation was refused.
 fn outcome(operation: Option<&Operation<'_>>, answer: &Result<Answer, Unavailable>) -> Outcome {
     let least = match operation {
         Some(Operation::Reduce { take, .. } | Operation::Sessionize { take, .. }) => *take,
@@ -258,7 +244,7 @@ fn outcome(operation: Option<&Operation<'_>>, answer: &Result<Answer, Unavailabl
         Ok(Answer::Tokens(before)) => *before >= least,
         Ok(Answer::Session(session)) => session.tokens_before >= least,
         Ok(Answer::Throttled(throttled)) => !throttled.limited,
-        // Something, or nothing was demanded.
+        // Something was granted, or nothing was demanded.
         Ok(Answer::Taken(taken)) => {
             taken.iter().any(|taken| taken.granted > 0)
                 || taken.iter().all(|taken| taken.holds_in_ms == Some(0))
@@ -282,7 +268,6 @@ fn unknown(name: &[u8], arguments: &[&[u8]]) -> String {
     text
 }
 
-/// Returns the beginning of foreign bytes as text.
 pub(super) fn beginning(bytes: &[u8]) -> String {
     let bytes = bytes.get(..REPEATED_BYTES_MAX).unwrap_or(bytes);
     String::from_utf8_lossy(bytes).into_owned()

@@ -1,4 +1,4 @@
-//! The commands: what each is called, and the operation on buckets that its arguments say.
+//! The commands: their names, and the operations that their arguments describe.
 
 use std::ops::RangeInclusive;
 
@@ -9,20 +9,18 @@ use super::counters::Counted;
 use super::input::ARGUMENTS_MAX;
 use crate::operation::{BucketName, Demand, KEY_BYTES_MAX, KEYS_PER_TAKE_MAX, Operation};
 
-/// The arguments for one bucket of a take: its key and rate, and the tokens.
+/// Arguments for one bucket of a take: its key and rate, and the tokens.
 const ARGUMENTS_PER_DEMAND: usize = 6;
 
-/// A command.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The name in lower case.
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// The number of arguments.
     pub(super) arguments: RangeInclusive<usize>,
 }
 
-/// The part of the server that answers a command. Those of other servers say the milliseconds of their unit of time.
+/// Part of the server that answers a command. Commands of other servers hold the milliseconds of
+/// their unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Reduce(u64),
@@ -45,7 +43,7 @@ pub(super) enum Kind {
 
 const ANY: usize = ARGUMENTS_MAX;
 
-/// Every command, those of the request path first.
+/// Every command, the request path first.
 pub(super) static ENTRIES: [Entry; 19] = [
     entry("rl.reduce", Kind::Reduce(1_000), 3..=ANY),
     entry("quota.take", Kind::Take, ARGUMENTS_PER_DEMAND..=ANY),
@@ -72,12 +70,12 @@ const fn entry(name: &'static str, kind: Kind, arguments: RangeInclusive<usize>)
     Entry { name, kind, arguments }
 }
 
-/// Returns the command of a name, in any case.
+/// Finds a command by its name, in any case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Entry> {
     ENTRIES.iter().find(|entry| name.eq_ignore_ascii_case(entry.name.as_bytes()))
 }
 
-/// The reason why arguments are no command. The texts are those of other servers with these commands.
+/// The texts equal those of other servers with these commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     #[error("ERR Value is not an integer or out of range")]
@@ -120,7 +118,7 @@ impl Kind {
 }
 
 impl Entry {
-    /// Reads the operation of a command; `None` for one that needs no bucket.
+    /// Reads the operation of a command; `None` if it needs no bucket.
     pub(super) fn operation<'a>(&self, arguments: &[&'a [u8]]) -> Result<Option<Operation<'a>>, Fault> {
         if !self.arguments.contains(&arguments.len()) {
             return Err(Fault::Count(self.name));
@@ -144,7 +142,7 @@ impl Entry {
         }))
     }
 
-    /// Reads `key max refilltime` and options, each given once at most.
+    /// Reads `key max refilltime` and options, each given at most once.
     fn tokens<'a>(
         &self,
         unit_ms: u64,

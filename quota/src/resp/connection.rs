@@ -1,4 +1,5 @@
-//! One connection: reads what the client has sent, runs it as one batch, and sends all replies at once.
+//! One connection: reads what the client has sent, runs it as one batch, and sends all replies
+//! together.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,57 +18,54 @@ use super::batch::{Batch, End, Rules};
 use super::input::COMMAND_BYTES_MAX;
 use super::session::Session;
 
-/// The bytes of commands that a connection holds at first.
 const INPUT_BYTES: usize = 4 * 1024;
-/// The bytes of replies that are sent before further commands are answered.
+/// Bytes of replies that are sent before more commands are answered.
 pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// The longest time until a client has read its replies.
+/// Maximum time until a client has read its replies.
 const WRITE_MAX: Duration = Duration::from_secs(10);
-/// The interval at which a connection is looked at: a client that does not authenticate, or begins a command without
-/// finishing it, has between one and two of them, and one more if it was answered since the look before.
+/// Interval of checks of a connection. A client that does not authenticate, or begins a command
+/// without finishing it, has between one and two intervals, and one more if it was answered since
+/// the last check.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// The looks without a command after which a connection is closed, as dead peers leave it behind: two hours.
+/// Maximum checks without a command, because dead peers leave connections open: two hours.
 const IDLE_LOOKS_MAX: u32 = 720;
 
-/// The cause of a connection's end.
 #[derive(Debug)]
 enum Ended {
-    /// The client closed it, asked for its end, or sent what cannot be followed; or the server stops.
+    /// The client closed it, requested its end, or sent invalid data; or the server stops.
     Closed,
-    /// The client was too slow.
     Slow,
 }
 
-/// The bytes on both ways, and how long the client has sent nothing.
 #[derive(Debug)]
 struct Buffers {
     input: BytesMut,
     output: BytesMut,
-    /// The bytes that are read at once, at most.
+    /// Maximum number of bytes in one read.
     chunk: usize,
-    /// True if something was read, and if a command was whole, since the last look.
+    /// True if something was read, and if a command was complete, since the last check.
     is_active: bool,
     is_answered: bool,
-    /// The looks in a row between which nothing was read.
+    /// Checks in a row without new bytes.
     idle_looks: u32,
-    /// The looks in a row at which the client had presented no token, or between which no command was whole, though one has begun.
+    /// Checks in a row without a token, or with a started command and no complete one.
     late_looks: u32,
 }
 
-/// Answers the commands of one connection until its end, or until `shutdown` is cancelled: what was read by then is
-/// answered.
+/// Answers the commands of one connection until its end, or until `shutdown` is cancelled. Commands
+/// read by then are answered.
 pub(super) async fn converse<S>(mut stream: S, peer: SocketAddr, port: &Port, shutdown: &CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (number, open) = port.counters.on_open();
     let mut session = Session::new(number, peer, port.needs_token);
-    // An error is the client's: it has gone.
+    // An error means that the client has disconnected.
     if let Ok(Ended::Slow) = follow(&mut stream, &mut session, port, shutdown).await {
         port.counters.slow.fetch_add(1, Ordering::Relaxed);
     }
     drop(open);
-    // Sends the end, also of TLS, so that the last replies are not lost in a reset.
+    // Sends the end, also of TLS, so that a reset does not lose the last replies.
     let _ = timeout(WRITE_MAX, stream.shutdown()).await;
 }
 
@@ -86,7 +84,7 @@ where
     let mut closing = pin!(shutdown.cancelled());
     loop {
         buffers.make_room();
-        // A client that never stops sending ends with the server, too, and is looked at.
+        // Also checks and ends a client that never stops sending.
         if shutdown.is_cancelled() {
             return Ok(Ended::Closed);
         }
@@ -158,14 +156,14 @@ impl Buffers {
         }
     }
 
-    /// Makes room for the next bytes. What is there is the beginning of one command, which is shorter than its bound.
+    /// Makes room for the next bytes. The buffer holds the beginning of one command, which is
+    /// shorter than its bound.
     fn make_room(&mut self) {
         if self.input.capacity() - self.input.len() < self.chunk / 2 {
             self.input.reserve(self.chunk);
         }
     }
 
-    /// Notes that bytes were read. A client that fills its buffer gets a larger one.
     fn on_read(&mut self) {
         self.is_active = true;
         if self.input.len() == self.input.capacity() {
@@ -173,13 +171,12 @@ impl Buffers {
         }
     }
 
-    /// Removes the bytes of whole commands.
     fn advance(&mut self, length: usize) {
         self.is_answered |= length > 0;
         self.input.advance(length);
     }
 
-    /// Ends the replies that were sent. One long reply must not keep its memory.
+    /// Clears the sent replies. One long reply must not keep its memory.
     fn clear_output(&mut self) {
         if self.output.capacity() > 2 * OUTPUT_BYTES_MAX {
             self.output = BytesMut::new();
@@ -187,9 +184,8 @@ impl Buffers {
         self.output.clear();
     }
 
-    /// Looks at a connection, and returns true if its client is too slow.
     fn is_slow(&mut self, session: &Session) -> bool {
-        // What a client sends without a token does not keep it connected, nor do the bytes of a command that never ends.
+        // Neither bytes without a token nor a command that never ends keep a client connected.
         let is_late =
             !session.is_trusted() || !std::mem::take(&mut self.is_answered) && !self.input.is_empty();
         self.late_looks = if is_late { self.late_looks + 1 } else { 0 };

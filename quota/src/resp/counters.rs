@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The commands that are counted apart, as the label `command`.
+/// Commands that are counted separately, as the label `command`.
 pub(crate) const COMMANDS: [&str; 7] = ["reduce", "get", "sessionize", "throttle", "take", "give", "other"];
-/// The results of a command, as the label `result`.
+/// Results of a command, as the label `result`.
 pub(crate) const RESULTS: [&str; 5] = ["granted", "refused", "unavailable", "busy", "error"];
 
-/// A command that is counted apart, as an index into [`COMMANDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counted {
     Reduce,
@@ -20,7 +19,6 @@ pub(super) enum Counted {
     Other,
 }
 
-/// The result of a command, as an index into [`RESULTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Granted,
@@ -30,19 +28,17 @@ pub(super) enum Outcome {
     Error,
 }
 
-/// The counts of one batch, which are added at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally([[u32; RESULTS.len()]; COMMANDS.len()]);
 
-/// The counts of a port.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     operations: [[AtomicU64; RESULTS.len()]; COMMANDS.len()],
-    /// Connections so far, and those that are open.
+    /// Connections so far, and open ones.
     pub(crate) connections: AtomicU64,
     pub(crate) open: AtomicU64,
-    /// Connections that were closed because their client did not read its replies, did not finish a command, or did not
-    /// authenticate in time.
+    /// Connections that were closed because their client did not read its replies, did not finish a
+    /// command, or did not authenticate in time.
     pub(crate) slow: AtomicU64,
 }
 
@@ -61,7 +57,7 @@ impl Tally {
 }
 
 impl Counters {
-    /// Returns the number of commands answered by command, one of [`COMMANDS`], and result, one of [`RESULTS`].
+    /// Returns the number of answers for each of [`COMMANDS`] and [`RESULTS`].
     pub(crate) fn operations(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         COMMANDS.iter().zip(&self.operations).flat_map(|(command, results)| {
             let results = RESULTS.iter().zip(results);

@@ -1,50 +1,41 @@
-//! The commands in the bytes of a connection: arrays of bulk strings, read one element at a time, so that neither depth
-//! nor size of what a client sends can exceed a bound.
+//! Parses the commands of a connection: arrays of bulk strings, read one element at a time, so that
+//! neither depth nor size of the input can exceed a bound.
 
 use smallvec::SmallVec;
 
-/// The bytes of one command, at most.
+/// Maximum bytes of one command.
 pub const COMMAND_BYTES_MAX: usize = 64 * 1024;
-/// The arguments of one command with its name, at most: those of a take from as many buckets as it may name.
+/// Maximum number of arguments with the name: enough for a take from as many buckets as are
+/// allowed.
 pub(super) const ARGUMENTS_MAX: usize = 512;
-/// The bytes of one command before authentication, at most.
 pub(super) const ANONYMOUS_BYTES_MAX: usize = 1024;
-/// The arguments of one command before authentication, at most.
 pub(super) const ANONYMOUS_ARGUMENTS_MAX: usize = 16;
-/// The bytes of the line that says how many arguments follow, or how long one is.
+/// Maximum bytes of the line with the number of arguments, or with the length of one.
 const HEADER_BYTES_MAX: usize = 16;
 
 const END_OF_LINE: &[u8] = b"\r\n";
 
-/// The arguments of one command with its name, in the buffer that they were read into.
 pub(super) type Arguments<'a> = SmallVec<[&'a [u8]; 12]>;
 
-/// The bounds of one command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) bytes: usize,
     pub(super) arguments: usize,
 }
 
-/// The reason why no further command can be found in what a client sends.
+/// Reason why no more commands can be found in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
-    /// A command is no array.
     #[error("Protocol error: a command begins with '*', got '{}'", printable(*.0))]
     NoArray(u8),
-    /// The number of arguments cannot be read.
     #[error("Protocol error: invalid multibulk length")]
     Count,
-    /// There are too many arguments.
     #[error("Protocol error: a command has {0} arguments at most here")]
     TooMany(usize),
-    /// An argument is no bulk string.
     #[error("Protocol error: expected '$', got '{}'", printable(*.0))]
     NoBulk(u8),
-    /// The length of an argument is wrong.
     #[error("Protocol error: invalid bulk length")]
     Length,
-    /// A command is too long.
     #[error("Protocol error: a command has {0} bytes at most here")]
     TooLong(usize),
 }
@@ -53,17 +44,20 @@ fn printable(byte: u8) -> char {
     if byte.is_ascii_graphic() { char::from(byte) } else { '?' }
 }
 
-/// Reads the command at the start of `bytes` into `arguments`, and returns its length; `None` if it is not whole yet.
+/// Reads the command at the start of `bytes` into `arguments`, and returns its length; `None` if it
+/// is incomplete.
 ///
 /// # Errors
-/// When the bytes are no command, or it exceeds a bound. The stream cannot be followed further then.
+/// When the bytes are not a command, or it exceeds a bound. The rest of the stream cannot be read
+/// then.
 pub(super) fn read<'a>(
     bytes: &'a [u8],
     bounds: Bounds,
     arguments: &mut Arguments<'a>,
 ) -> Result<Option<usize>, Malformed> {
     arguments.clear();
-    // What is beyond the bound is never looked at, so that a fault has one text in whichever parts the bytes arrive.
+    // Bytes beyond the bound are never read, so a fault has one text, no matter how the input is
+    // split.
     let bytes = bytes.get(..bounds.bytes).unwrap_or(bytes);
     let incomplete =
         || if bytes.len() < bounds.bytes { Ok(None) } else { Err(Malformed::TooLong(bounds.bytes)) };
@@ -72,7 +66,7 @@ pub(super) fn read<'a>(
         return Err(Malformed::NoArray(first));
     }
     let Some((count, mut rest)) = header(bytes).ok_or(Malformed::Count)? else { return incomplete() };
-    // A null array has none.
+    // A null array has no arguments.
     let count = count.unwrap_or(0);
     if count > bounds.arguments {
         return Err(Malformed::TooMany(bounds.arguments));
@@ -96,10 +90,11 @@ pub(super) fn read<'a>(
     Ok(Some(bytes.len() - rest.len()))
 }
 
-/// The number in a line, `None` for -1, and what follows the line.
+/// Number in a line, `None` for -1, and the bytes after the line.
 type Header<'a> = (Option<usize>, &'a [u8]);
 
-/// Reads the number in the line after its first byte. `Some(None)` if the line is not whole, `None` if it has no number.
+/// Reads the number in the line after its first byte. `Some(None)` if the line is incomplete,
+/// `None` if it has no number.
 fn header(bytes: &[u8]) -> Option<Option<Header<'_>>> {
     let line = bytes.get(1..)?;
     let Some(end) =
@@ -115,7 +110,7 @@ fn header(bytes: &[u8]) -> Option<Option<Header<'_>>> {
     Some(Some((number, rest.get(END_OF_LINE.len()..)?)))
 }
 
-/// Reads a decimal number without a sign, up to the largest that a reply can say.
+/// Reads a decimal number without a sign, up to the largest that a reply can hold.
 pub(super) fn number(digits: &[u8]) -> Option<u64> {
     const DIGITS_MAX: usize = 19;
     if digits.is_empty() || digits.len() > DIGITS_MAX {

@@ -1,5 +1,5 @@
-//! The port that any client of Redis can use: accepts connections within bounds, with TLS beyond loopback, and answers
-//! the commands on each.
+//! The port for any Redis client: accepts connections within bounds, with TLS beyond loopback, and
+//! answers the commands on each.
 
 mod batch;
 mod commands;
@@ -36,34 +36,32 @@ use crate::leases::Leases;
 use reply::Reply;
 use session::REDIS_VERSION;
 
-/// The longest time of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// The port of the Redis protocol.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) engine: Engine,
     pub(crate) counters: Arc<Counters>,
     pub(crate) access: Access,
     pub(crate) leases: Leases,
-    /// The time by which `AT` may be ahead of the server's clock, in milliseconds.
+    /// Limit of how far `AT` may be ahead of the server's clock, in milliseconds.
     pub(crate) at_ahead_max_ms: u64,
-    /// The certificates for TLS; `None`: plaintext.
+    /// `None`: plaintext.
     pub(crate) certificates: Option<Certificates>,
-    /// True if clients have to authenticate.
     pub(crate) needs_token: bool,
     pub(crate) connections: Connections,
 }
 
 impl Port {
-    /// Answers `INFO`: what clients and their tools look for.
+    /// Answers `INFO` with what clients and their tools look for.
     fn info(&self) -> Reply {
         let Self { counters, engine, connections, .. } = self;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let (open, connections_so_far) = (count(&counters.open), count(&counters.connections));
         let commands: u64 = counters.operations().map(|(_, _, count)| count).sum();
         let (refused, version) = (connections.counts().refused, env!("CARGO_PKG_VERSION"));
-        // Clients wait until `loading` is 0: the port is not open before the store is. The keys are those in memory.
+        // Clients wait until `loading` is 0: the port is not open before the store is. The keys are
+        // in memory.
         let text = format!(
             "redis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nserver_name:plimsoll\r\nplimsoll_version:{version}\r\n\
              loading:0\r\nrole:master\r\nconnected_clients:{open}\r\ntotal_connections_received:{connections_so_far}\r\n\
@@ -74,13 +72,13 @@ impl Port {
     }
 }
 
-/// Serves `listener` until `shutdown` is cancelled. Ends when all connections have ended.
+/// Serves `listener` until `shutdown` is cancelled. Returns when all connections have ended.
 pub(crate) async fn serve(listener: TcpListener, port: Port, shutdown: CancellationToken) {
     let tasks = TaskTracker::new();
     let mut acceptor = Acceptor::new(listener, port.connections.clone()).without_pauses();
     let port = Arc::new(port);
     while let Some((stream, peer, place)) = shutdown.run_until_cancelled(acceptor.next()).await {
-        // Each has a token of its own: waiting on one that all share costs each request a lock.
+        // Each has its own token: waiting on a shared one costs each request a lock.
         tasks.spawn(connect(stream, peer, place, Arc::clone(&port), shutdown.child_token()));
     }
     drop(acceptor);

@@ -1,4 +1,4 @@
-//! A connection without sockets and buckets, by which any bytes of a client can be tried.
+//! A connection without sockets and buckets, to try any bytes of a client.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::batch::{Batch, End, Rules};
 use super::session::Session;
 use crate::leases::Leases;
 
-/// A connection whose operations are all answered as unavailable.
+/// Connection that answers all operations as unavailable.
 #[derive(Debug)]
 pub struct Rehearsal {
     session: Session,
@@ -22,7 +22,7 @@ pub struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// Begins a connection, of a client that has to authenticate first or need not.
+    /// Begins a connection of a client that may have to authenticate first.
     #[must_use]
     pub fn new(needs_token: bool) -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Rehearsal {
         }
     }
 
-    /// Follows further bytes of the client, and returns true while the connection is open.
+    /// Adds bytes from the client, and returns true while the connection is open.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         self.input.extend_from_slice(bytes);
         while self.is_open {
@@ -57,13 +57,13 @@ impl Rehearsal {
         self.is_open
     }
 
-    /// The replies so far.
+    /// Returns the replies so far.
     #[must_use]
     pub fn replies(&self) -> &[u8] {
         &self.output
     }
 
-    /// The bytes that wait for the rest of their command.
+    /// Returns the number of bytes that wait for the rest of their command.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.input.len()

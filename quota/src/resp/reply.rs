@@ -1,4 +1,4 @@
-//! Replies in the protocol version that the client asked for.
+//! Replies in the protocol version of the client.
 
 use std::fmt::Write;
 
@@ -9,34 +9,29 @@ use crate::operation::{Answer, Unavailable};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The version of the protocol that a client reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
-    /// RESP2, with which every connection begins.
+    /// RESP2, the initial version of every connection.
     #[default]
     Two = 2,
-    /// RESP3, after `HELLO 3`.
     Three = 3,
 }
 
-/// A reply that needs no bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Simple(&'static str),
-    /// An error. Bytes that would end its line become blanks.
+    /// Bytes that would end its line become blanks.
     Error(String),
     Bulk(Vec<u8>),
     Number(u64),
     Array(Vec<Reply>),
-    /// A map; an array of keys and values in RESP2.
     Map(Vec<(&'static str, Reply)>),
     Null,
 }
 
 impl Reply {
-    /// Appends the reply to what is sent.
     pub(super) fn write(&self, version: Version, out: &mut BytesMut) {
-        // A buffer takes whatever is written to it.
+        // A buffer accepts everything that is written to it.
         let _ = match (self, version) {
             (Self::Simple(text), _) => write!(out, "+{text}\r\n"),
             (Self::Error(text), _) => {
@@ -66,7 +61,8 @@ impl Reply {
     }
 }
 
-/// Appends an answer of the engine to what is sent, with times by the wall clock. Both versions of the protocol write it alike.
+/// Appends an answer of the engine, with times by the wall clock. Both versions of the protocol
+/// encode it alike.
 pub(super) fn write_answer(answer: &Result<Answer, Unavailable>, time: QuotaTime, out: &mut BytesMut) {
     let _ = match answer {
         Ok(Answer::Tokens(tokens)) => write_number(Some(*tokens), out),
@@ -109,7 +105,7 @@ fn write_numbers<const N: usize>(numbers: [Option<u64>; N], out: &mut BytesMut) 
     numbers.into_iter().try_for_each(|number| write_number(number, out))
 }
 
-/// Appends a number, up to the largest that a reply can say; -1 for none.
+/// Appends a number, up to the largest that a reply can hold; -1 for none.
 fn write_number(number: Option<u64>, out: &mut BytesMut) -> std::fmt::Result {
     let number = number.map_or(-1, |number| i64::try_from(number).unwrap_or(i64::MAX));
     write!(out, ":{number}\r\n")

@@ -1,4 +1,4 @@
-//! The state of one connection, and the commands that concern it alone.
+//! The state of one connection, and the commands that affect only that state.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,12 +8,10 @@ use super::commands::Fault;
 use super::input::{ANONYMOUS_ARGUMENTS_MAX, ANONYMOUS_BYTES_MAX, ARGUMENTS_MAX, Bounds, COMMAND_BYTES_MAX};
 use super::reply::{Reply, Version};
 
-/// The bytes of the name of a connection, at most.
 pub(super) const CLIENT_NAME_BYTES_MAX: usize = 128;
-/// The version of Redis whose protocol this is; clients derive from it what they may send.
+/// Redis version of this protocol; clients derive from it what they may send.
 pub(super) const REDIS_VERSION: &str = "7.0.0";
 
-/// The reply to every command but those that authenticate.
 pub(super) const NO_AUTH: &str = "NOAUTH Authentication required.";
 const NO_AUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
                              <proto> AUTH <user> <pass> option can be used to authenticate the client and select the \
@@ -22,7 +20,6 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 const NO_PASSWORDS: &str = "ERR AUTH <password> called without any password configured for the default user. Are you \
                             sure your configuration is correct?";
 
-/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
     id: u64,
@@ -30,9 +27,8 @@ pub(super) struct Session {
     pub(super) version: Version,
     name: Vec<u8>,
     needs_token: bool,
-    /// The token that the client has presented.
     pub(super) accepted: Option<Accepted>,
-    /// True once too many tokens were wrong: the connection has to be closed.
+    /// True after too many wrong tokens: the connection has to be closed.
     pub(super) is_guessing: bool,
 }
 
@@ -42,23 +38,20 @@ impl Session {
         Self { id, peer, version, name: Vec::new(), needs_token, accepted: None, is_guessing: false }
     }
 
-    /// Returns true if the client may use buckets.
     pub(super) const fn is_trusted(&self) -> bool {
         !self.needs_token || self.accepted.is_some()
     }
 
-    /// Returns the address of the client.
     pub(super) fn ip(&self) -> IpAddr {
         self.peer.ip().to_canonical()
     }
 
-    /// Returns true if the token of the client was revoked, which ends the connection.
+    /// Returns true if the client's token was revoked, which ends the connection.
     pub(super) fn is_revoked(&self, access: &Access) -> bool {
         let accepted = self.accepted.as_ref().filter(|_| self.needs_token);
         accepted.is_some_and(|accepted| !access.still_accepts(accepted))
     }
 
-    /// Returns the bounds of the next command.
     pub(super) const fn bounds(&self) -> Bounds {
         if self.is_trusted() {
             Bounds { bytes: COMMAND_BYTES_MAX, arguments: ARGUMENTS_MAX }
@@ -67,7 +60,6 @@ impl Session {
         }
     }
 
-    /// Answers `AUTH [user] token`.
     pub(super) fn authenticate(&mut self, arguments: &[&[u8]], access: &Access) -> Result<Reply, String> {
         match arguments {
             [password] => self.check(None, password, access)?,
@@ -81,7 +73,7 @@ impl Session {
         if access.tokens().is_none() {
             return Err(NO_PASSWORDS.to_owned());
         }
-        // What is no text is no token.
+        // Bytes that are not text are not a token.
         let user = user.map(|user| std::str::from_utf8(user).unwrap_or_default());
         let password = std::str::from_utf8(password).unwrap_or_default();
         match access.check_password(self.ip(), user, password) {
@@ -95,7 +87,6 @@ impl Session {
         Ok(())
     }
 
-    /// Answers `HELLO [version [AUTH user token] [SETNAME name]]`.
     pub(super) fn hello(&mut self, arguments: &[&[u8]], access: &Access) -> Result<Reply, String> {
         let (version, mut options) = match arguments {
             [] => (self.version, arguments),
@@ -136,7 +127,6 @@ impl Session {
         ]))
     }
 
-    /// Answers the subcommands of `CLIENT`.
     pub(super) fn client(&mut self, arguments: &[&[u8]]) -> Result<Reply, String> {
         let [subcommand, arguments @ ..] = arguments else { return Err(Fault::Syntax.into()) };
         match (subcommand.to_ascii_uppercase().as_slice(), arguments) {
@@ -144,7 +134,7 @@ impl Session {
             (b"GETNAME", []) if self.name.is_empty() => return Ok(Reply::Null),
             (b"GETNAME", []) => return Ok(Reply::Bulk(self.name.clone())),
             (b"SETNAME", [name]) => self.set_name(name)?,
-            // Client libraries send these on their own.
+            // Client libraries send these without being asked.
             (b"SETINFO", [_, _]) | (b"NO-EVICT" | b"NO-TOUCH", [_]) => {}
             (name, _) => {
                 let name = super::batch::beginning(name);
@@ -154,7 +144,7 @@ impl Session {
         Ok(Reply::Simple("OK"))
     }
 
-    /// Answers `RESET`: the connection is as at its beginning.
+    /// Answers `RESET`, which restores the initial state.
     pub(super) fn reset(&mut self) -> Reply {
         *self = Self::new(self.id, self.peer, self.needs_token);
         Reply::Simple("RESET")

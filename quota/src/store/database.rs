@@ -16,36 +16,31 @@ use super::opened::Opened;
 use super::row::{Kind, Row, RowKey};
 use super::{Committed, Rows, Store, journals, versions};
 
-/// The priority of the threads of the database.
 const NICE: i32 = 5;
-/// The time for which readers of a failed database are waited for.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// The memory of the database.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// The bytes of blocks of tables in memory.
+    /// Bytes of table blocks in memory.
     pub(crate) blocks: u64,
-    /// The bytes of rows that are in the journal and in no table.
+    /// Bytes of rows that are in the journal and in no table.
     pub(crate) memtable: u64,
-    /// The bytes of changes in memory.
     pub(crate) log: u64,
 }
 
-/// The store in a database.
 #[derive(Debug)]
 pub(crate) struct DatabaseStore {
     directory: Directory,
     clock: Arc<AtomicU64>,
     sizes: Sizes,
     opened: RwLock<Option<Arc<Opened>>>,
-    /// A database that failed, until its readers have left it.
+    /// Failed database, until its readers have left it.
     failed: Mutex<Option<Arc<Opened>>>,
 }
 
 impl DatabaseStore {
-    /// Opens or creates the store in a directory, and returns it with the number of its last commit. Rows of buckets that are
-    /// full by `clock` are removed in time.
+    /// Opens or creates the store in a directory, and returns it with the number of its last
+    /// commit. Rows of buckets that are full by `clock` are removed over time.
     pub(crate) fn open(path: &Path, clock: Arc<AtomicU64>, sizes: Sizes) -> Result<(Self, u64), OpenError> {
         let directory = Directory::open(path)?;
         let store = Self { directory, clock, sizes, opened: RwLock::default(), failed: Mutex::default() };
@@ -97,7 +92,8 @@ impl DatabaseStore {
         let damaged = |reason| OpenError::Damaged { path: path.to_owned(), reason };
         let (folder, clock, sizes) = (path.to_owned(), self.clock.clone(), self.sizes);
         let opened = stopped_at_panic("quota-open", move || {
-            // Inherited by the threads of the database, whose work operations interrupt. Without it nothing else changes.
+            // Inherited by the threads of the database, which compete with operations. A failure
+            // changes nothing else.
             let _ = rustix::process::nice(NICE);
             Opened::open(&folder, clock, sizes, journaled)
         });
@@ -114,22 +110,18 @@ impl DatabaseStore {
 
 #[cfg(test)]
 impl DatabaseStore {
-    /// Writes the rows of the buckets, or of the log, into tables.
     pub(super) fn flush(&self, is_log: bool) -> Result<(), StoreError> {
         self.opened()?.flush(is_log)
     }
 
-    /// Writes a part of the log that it had forgotten.
     pub(super) fn bring_back(&self, number: u64, rows: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
         self.opened()?.bring_back(number, rows)
     }
 
-    /// Returns the number of parts in the log.
     pub(super) fn parts(&self) -> usize {
         self.opened().map_or(0, |opened| opened.parts())
     }
 
-    /// Returns the bytes of the tables.
     pub(super) fn tables_bytes(&self) -> u64 {
         self.opened().map_or(0, |opened| opened.buckets.disk_space())
     }
@@ -214,7 +206,8 @@ fn decode(value: &[u8]) -> Result<Row, StoreError> {
     Row::decode(value).ok_or_else(|| StoreError::Failed("the row of a bucket is unreadable".to_owned()))
 }
 
-/// Writes the journals again. After a synchronisation that failed, a later one says nothing about what was written before it.
+/// Writes the journals again. After a failed synchronisation, a later one proves nothing about
+/// earlier writes.
 fn rewrite_journals(store: &Path) -> io::Result<()> {
     for entry in fs::read_dir(store)? {
         let path = entry?.path();

@@ -1,4 +1,5 @@
-//! The data directory around the database: its lock, its format, and the number of the last commit that was on disk.
+//! The data directory with the database: its lock, its format, and the number of the last commit on
+//! disk.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -9,20 +10,16 @@ use plimsoll_host::private_directory;
 
 use super::error::OpenError;
 
-/// The format of the directory.
 const FORMAT: u32 = 1;
-/// The file with the format.
 const FORMAT_FILE: &str = "format";
 const LOCK_FILE: &str = "lock";
 const SYNCED_FILE: &str = "synced";
-/// The directory of the database.
 const STORE: &str = "store";
-/// The file that is there while the database is created.
+/// Exists while the database is created.
 const CREATING_FILE: &str = "creating";
-/// A directory that every new file system has.
+/// Every new file system has this directory.
 const LOST_FOUND: &str = "lost+found";
 
-/// A locked data directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -31,7 +28,6 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Creates or locks a directory, and checks its format.
     pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
         private_directory::create(path).map_err(OpenError::io(path))?;
         let is_ours = path.join(FORMAT_FILE).exists();
@@ -63,18 +59,19 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Returns the directory of the database.
     pub(super) fn store(&self) -> PathBuf {
         self.path.join(STORE)
     }
 
-    /// Returns true if the database is not there, or its creation was cut short: nothing was ever saved in it.
+    /// Returns true if the database does not exist, or its creation was cut short: nothing was ever
+    /// saved in it.
     pub(super) fn is_new(&self) -> bool {
         !self.store().exists() || self.path.join(CREATING_FILE).exists()
     }
 
-    /// Creates the database with `create`. It keeps its name from the beginning, because the first journal of a database that is
-    /// opened again has no room ahead of it, which makes each synchronisation slower.
+    /// Creates the database with `create`. It has its final name from the beginning, because the
+    /// first journal of a reopened database has no space allocated ahead, which makes each
+    /// synchronisation slower.
     pub(super) fn create_store<T>(
         &self,
         create: impl FnOnce(&Path) -> Result<T, OpenError>,
@@ -93,7 +90,7 @@ impl Directory {
         Ok(created)
     }
 
-    /// Returns the number of the last commit that was on disk. `None` if that is not known.
+    /// Returns the number of the last commit on disk. `None` if unknown.
     pub(super) fn synced(&self) -> Option<u64> {
         let mut bytes = [0; 16];
         self.synced.read_exact_at(&mut bytes, 0).ok()?;
@@ -102,7 +99,8 @@ impl Directory {
         (u64::from_le_bytes(check.try_into().ok()?) == !number).then_some(number)
     }
 
-    /// Notes the number of a commit that is on disk. The note may be behind after a power failure, never ahead.
+    /// Notes the number of a commit that is on disk. The note may be behind after a power failure,
+    /// never ahead.
     pub(super) fn set_synced(&self, number: u64) {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&number.to_le_bytes());
@@ -142,7 +140,7 @@ impl Directory {
     }
 }
 
-/// Returns true for a directory without anything, or with what a start that was cut short leaves.
+/// Returns true for an empty directory, or one with the remains of a start that was cut short.
 fn is_empty(path: &Path) -> Result<bool, OpenError> {
     for entry in fs::read_dir(path).map_err(OpenError::io(path))? {
         let name = entry.map_err(OpenError::io(path))?.file_name();

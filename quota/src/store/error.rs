@@ -4,37 +4,37 @@ use std::io::{self, ErrorKind};
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 
-/// The reason why an engine cannot start.
+/// Reason why an engine cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another server uses the directory.
     #[error("{}: another quota server uses this directory; stop it, or choose another --data", path.display())]
     Locked {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// The directory has files, but is not ours.
+    /// The directory has files of other programs.
     #[error("{}: it is no data directory of a quota server, and not empty; choose another --data", path.display())]
     Foreign {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
     /// The directory is of a later version.
     #[error("{}: its format is {found}, and this version reads {known}; start the version that wrote it, or a later one", path.display())]
     Newer {
-        /// The file with the format.
+        /// File with the format.
         path: PathBuf,
-        /// The format.
+        /// Format in the file.
         found: u32,
-        /// The format of this version.
+        /// Format of this version.
         known: u32,
     },
     /// A file cannot be used now.
     #[error("{}: {error}; {}", path.display(), advice(error))]
     Io {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The reason.
+        /// Reason of the system.
         error: io::Error,
     },
     /// A file is damaged.
@@ -43,9 +43,9 @@ pub enum OpenError {
         path.display()
     )]
     Damaged {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The damage.
+        /// Damage that was found.
         reason: String,
     },
     /// Commits that were on disk are missing.
@@ -55,11 +55,11 @@ pub enum OpenError {
         path.display(), stored + 1
     )]
     Lost {
-        /// The directory of the database.
+        /// Directory of the database.
         path: PathBuf,
-        /// The last commit that is there.
+        /// Last commit that was found.
         stored: u64,
-        /// The last commit that was on disk.
+        /// Last commit that was on disk.
         synced: u64,
     },
 }
@@ -70,7 +70,7 @@ impl OpenError {
     }
 }
 
-/// Returns what to do about an error of a file or directory.
+/// Returns the remedy for an error of a file or directory.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::PermissionDenied => "let the user of this process read and write the --data directory",
@@ -84,19 +84,14 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-/// The reason why an operation on the store failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// It is closed after an error.
     #[error("the store is closed after an error")]
     Closed,
-    /// The disk failed.
     #[error("{0}")]
     Disk(#[source] io::Error),
-    /// The database failed.
     #[error("{0}")]
     Failed(String),
-    /// It cannot be opened again.
     #[error(transparent)]
     Open(#[from] OpenError),
 }
@@ -130,7 +125,7 @@ fn is_temporary(error: &io::Error) -> bool {
     )
 }
 
-/// Runs `f` on a database that is open, and returns its panic as an error: the thread goes on.
+/// Runs `f` on an open database, and returns its panic as an error, so that the thread survives.
 pub(crate) fn caught<T>(f: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     panic::catch_unwind(AssertUnwindSafe(f))
         .unwrap_or_else(|_| Err(StoreError::Failed("the database panicked; a file is damaged".to_owned())))

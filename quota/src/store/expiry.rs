@@ -1,4 +1,5 @@
-//! Removes the rows of full buckets while the database merges its tables. A bucket that is not there is full.
+//! Removes the rows of full buckets while the database merges its tables. A bucket without a row is
+//! full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +10,11 @@ use fjall::compaction::filter::{
 
 use super::row::{Row, SETTLED_KEY};
 
-/// The time by the server's clock for which a bucket must have been full before its row is removed.
+/// Time by the server's clock that a bucket must have been full before its row is removed.
 pub(crate) const FULL_MS: u64 = 60_000;
 
-/// Makes the filters of one database.
 pub(super) struct Expiry {
-    /// The server's clock in milliseconds since 1970.
+    /// Server's clock in milliseconds since 1970.
     pub(super) clock: Arc<AtomicU64>,
 }
 
@@ -39,7 +39,7 @@ impl CompactionFilter for Filter {
         }
         let is_expired = Row::decode(&item.value()?)
             .is_some_and(|row| row.full_at_ms.saturating_add(FULL_MS) <= self.now_ms);
-        // A tombstone: an earlier row of this bucket, in a table below, must not come back.
+        // A tombstone: an earlier row of this bucket, in a table below, must not reappear.
         Ok(if is_expired { Verdict::Remove } else { Verdict::Keep })
     }
 }

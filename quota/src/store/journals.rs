@@ -1,5 +1,6 @@
-//! The journals of the database, checked before it reads them: it cuts a journal in silence at the first entry that it cannot
-//! read, and never misses a journal that is gone. Each commit names the one before it, so a gap between two is noticed.
+//! Checks the journals of the database before it reads them. The database silently cuts a journal
+//! at the first unreadable entry, and never notices a missing journal. Each commit names the one
+//! before it, so a gap is noticed.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -11,21 +12,20 @@ use super::row::{COMMIT_KEY, Commit};
 const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
-/// What ends a complete batch.
+/// Ends a complete batch.
 const TRAILER: [u8; 4] = [b'F', b'J', b'L', 3];
-/// The bytes of a value, at most. Parts of the log are smaller.
+/// Maximum bytes of a value. Parts of the log are smaller.
 const VALUE_MAX: usize = 1 << 20;
 
-/// The commits in the journals, without a gap.
+/// Commits in the journals, without a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chain {
-    /// The number of the commit before the first one.
+    /// Number of the commit before the first one.
     pub(super) before: u64,
-    /// The number of the last one; `None` if there is none.
+    /// Number of the last one; `None` if there is none.
     pub(super) last: Option<u64>,
 }
 
-/// Reads the commits in the journals of a database.
 pub(super) fn check(database: &Path) -> Result<Chain, OpenError> {
     let mut journals = Vec::new();
     for entry in fs::read_dir(database).map_err(OpenError::io(database))? {
@@ -46,7 +46,7 @@ pub(super) fn check(database: &Path) -> Result<Chain, OpenError> {
 fn check_one(journal: &PathBuf, chain: &mut Chain) -> Result<(), OpenError> {
     let mut reader = BufReader::with_capacity(1 << 16, File::open(journal).map_err(OpenError::io(journal))?);
     let mut commit = None;
-    // Whatever is no entry is the end, as it is for the database.
+    // Anything that is not an entry is the end, as it is for the database.
     loop {
         let entry = match read(&mut reader) {
             Ok(Some(entry)) => entry,
@@ -74,7 +74,7 @@ fn check_one(journal: &PathBuf, chain: &mut Chain) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The error for commits that are missing before the first one of a journal, or in its middle.
+/// Error for commits that are missing before the first one of a journal, or in its middle.
 pub(super) fn missing(journal: &Path, last: u64, before: u64) -> OpenError {
     let reason = format!("commits {} to {before}, which were on disk, are missing in or before it", last + 1);
     OpenError::Damaged { path: journal.to_owned(), reason }
@@ -87,7 +87,7 @@ enum Entry {
     End,
 }
 
-/// Reads an entry; `None` for one that is none.
+/// Reads an entry; `None` if there is none.
 fn read(reader: &mut impl Read) -> io::Result<Option<Entry>> {
     match bytes::<1>(reader)?[0] {
         START => bytes::<12>(reader).map(|_| Some(Entry::Start)),
@@ -96,7 +96,7 @@ fn read(reader: &mut impl Read) -> io::Result<Option<Entry>> {
             Ok((bytes::<4>(reader)? == TRAILER).then_some(Entry::End))
         }
         ITEM => {
-            // The type, the compression and the keyspace.
+            // Type, compression and keyspace.
             bytes::<10>(reader)?;
             let key = usize::from(u16::from_le_bytes(bytes(reader)?));
             bytes::<4>(reader)?;

@@ -1,14 +1,14 @@
-//! The log of changes: each commit is a few long rows with all buckets that changed, which costs far less than a row for each.
-//! Buckets move from there into rows of their own later, once for many commits.
+//! The log of changes: each commit is a few long rows with all changed buckets, which costs far
+//! less than a row for each. Buckets move from there into separate rows later, once for many
+//! commits.
 
 use super::StoreError;
 
-/// The bytes of a part of a commit after which the next one begins.
+/// Bytes of a part of a commit before the next one begins.
 const PART_BYTES: usize = 32 * 1024;
-/// The lengths of a key and of a value.
 const LENGTHS: usize = 4;
 
-/// The key of a part: the number of its commit, and its place in it.
+/// Key of a part: the number of its commit, and its place in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartKey {
     pub(super) number: u64,
@@ -16,7 +16,7 @@ pub(super) struct PartKey {
 }
 
 impl PartKey {
-    /// Returns the key, in the order of the parts.
+    /// Encodes the key in the order of the parts.
     pub(super) fn encode(self) -> [u8; 12] {
         let mut key = [0; 12];
         key[..8].copy_from_slice(&self.number.to_be_bytes());
@@ -24,7 +24,7 @@ impl PartKey {
         key
     }
 
-    /// Reads a key; `None` for that of another row.
+    /// Reads a key; `None` for another kind of row.
     pub(super) fn decode(key: &[u8]) -> Option<Self> {
         let (number, part) = key.split_first_chunk()?;
         Some(Self { number: u64::from_be_bytes(*number), part: u32::from_be_bytes(part.try_into().ok()?) })
@@ -50,7 +50,6 @@ pub(super) fn part<'a>(rows: &mut impl Iterator<Item = (&'a [u8], &'a [u8])>) ->
     bytes
 }
 
-/// Returns the keys and values of a part.
 pub(super) fn rows(part: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), StoreError>> {
     let mut rest = part;
     std::iter::from_fn(move || {

@@ -1,8 +1,9 @@
-//! The database of a directory while it is open: the log of the commits, and the buckets to which changes go from there.
+//! An open database: the log of the commits, and the buckets that receive their changes.
 //!
-//! The log may forget a change only when the bucket that has it is on disk, and a power cut keeps tables of one keyspace and may
-//! lose the end of the journal that both share. Hence a number in each keyspace: that of the buckets is on disk before the log
-//! forgets, so it is never behind that of the log in an intact directory.
+//! The log may drop a change only when the bucket's row is on disk. A power cut keeps tables of one
+//! keyspace and may lose the end of the journal that both share. Hence each keyspace has a number:
+//! the number of the buckets is on disk before the log drops changes, so it is never behind the
+//! log's in an intact directory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,33 +24,28 @@ use super::log::{self, PartKey};
 use super::row::{COMMIT_KEY, Commit, SETTLED_KEY};
 use super::{Committed, Rows};
 
-/// The keyspaces of the buckets, and of the changes that are not there yet.
 const BUCKETS: &str = "buckets";
 const LOG: &str = "log";
-/// The threads of the database: one writes tables, and two merge them, so that the log does not wait for the buckets.
+/// Threads of the database: one writes tables, and two merge them, so that the log does not wait
+/// for the buckets.
 const WORKERS: usize = 3;
-/// The bytes of journals before the tables they are for are written.
+/// Bytes of journals before their tables are written.
 const JOURNAL_BYTES: u64 = 256 << 20;
-/// The rows of one batch, at most.
 const BATCH_ROWS: usize = 1_024;
-/// The memtables and tables of a keyspace that wait to be written and merged, at most. With one or two more the database would
-/// have its callers wait without an end, even if it has failed.
+/// Maximum number of memtables and tables of a keyspace that wait to be written and merged. With
+/// one or two more the database would block its callers forever, even if it has failed.
 const SEALED_MAX: usize = 3;
 const UNMERGED_MAX: usize = 28;
-/// The time between two looks at them.
 const BEHIND_DELAY: Duration = Duration::from_millis(2);
 
-/// An open database.
 pub(super) struct Opened {
     pub(super) buckets: Keyspace,
     log: Keyspace,
     database: Database,
-    /// The parts of the log.
     parts: Mutex<VecDeque<PartKey>>,
-    /// The number of the last commit when it was opened, and that of the last one in tables.
+    /// Number of the last commit when it was opened, and of the last one in tables.
     pub(super) number: u64,
     pub(super) in_tables: u64,
-    /// The number of the last commit.
     last: AtomicU64,
 }
 
@@ -60,7 +56,7 @@ impl fmt::Debug for Opened {
 }
 
 impl Opened {
-    /// Opens or creates the database in a folder whose journals end with commit `journaled`.
+    /// Opens or creates the database in a folder. Its journals end with commit `journaled`.
     pub(super) fn open(
         path: &Path,
         clock: Arc<AtomicU64>,
@@ -103,12 +99,11 @@ impl Opened {
         };
         opened.settle_log()?;
         opened.end_commit(journaled.unwrap_or(stored.number))?;
-        // What an earlier process wrote may be in the memory of the system only.
+        // An earlier process may have left writes only in the memory of the system.
         opened.database.persist(PersistMode::SyncAll)?;
         Ok(opened)
     }
 
-    /// Moves all changes from the log to the buckets.
     fn settle_log(&mut self) -> Result<(), StoreError> {
         let settled = number(self.log.get(SETTLED_KEY)?)?;
         if number(self.buckets.get(SETTLED_KEY)?)? < settled {
@@ -134,8 +129,9 @@ impl Opened {
         self.remove(&parts)
     }
 
-    /// Writes the number of the last commit if the journals, whose last one is `before`, lack it: that commit was cut short, or
-    /// tables have its end and the journal lost it. Its number is not used again, and the next commit follows it.
+    /// Writes the number of the last commit if the journals, which end with `before`, lack it: that
+    /// commit was cut short, or tables have its end and the journal lost it. The number is not used
+    /// again, and the next commit follows it.
     fn end_commit(&self, before: u64) -> Result<(), StoreError> {
         if before < self.number {
             self.log.insert(COMMIT_KEY, Commit { number: self.number, before }.encode())?;
@@ -149,14 +145,13 @@ impl Opened {
         while keyspace.tree.sealed_memtable_count() >= SEALED_MAX
             || keyspace.tree.l0_run_count() >= UNMERGED_MAX
         {
-            // An error if the database has failed.
+            // Fails if the database has failed.
             self.database.persist(PersistMode::Buffer)?;
             thread::sleep(BEHIND_DELAY);
         }
         Ok(self.database.batch())
     }
 
-    /// Adds a row, or its removal.
     fn add(&self, batch: &mut OwnedWriteBatch, key: &[u8], value: &[u8]) {
         if value.is_empty() {
             batch.remove(&self.buckets, key);
@@ -165,7 +160,6 @@ impl Opened {
         }
     }
 
-    /// Removes parts of the log, in their order, that are settled.
     fn remove(&self, parts: &[PartKey]) -> Result<(), StoreError> {
         let Some(last) = parts.last() else { return Ok(()) };
         self.buckets.insert(SETTLED_KEY, last.number.to_le_bytes())?;
@@ -180,7 +174,6 @@ impl Opened {
         Ok(())
     }
 
-    /// Writes changes to the log, as [`super::Store::commit`] does.
     pub(super) fn commit(
         &self,
         number: u64,
@@ -214,14 +207,12 @@ impl Opened {
         Ok(Committed { bytes, sync: began.elapsed() })
     }
 
-    /// Writes buckets as rows of their own.
     pub(super) fn settle(&self, rows: &Rows) -> Result<(), StoreError> {
         let mut batch = self.batch(&self.buckets)?;
         rows.iter().for_each(|(key, value)| self.add(&mut batch, key, value));
         Ok(batch.commit()?)
     }
 
-    /// Removes the changes of the commits up to this number, all of which are settled.
     pub(super) fn forget(&self, number: u64) -> Result<(), StoreError> {
         let settled = {
             let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -238,19 +229,17 @@ impl Opened {
 
 #[cfg(test)]
 impl Opened {
-    /// Writes the rows of the buckets, or of the log, into tables.
     pub(super) fn flush(&self, is_log: bool) -> Result<(), StoreError> {
         let keyspace = if is_log { &self.log } else { &self.buckets };
         Ok(keyspace.rotate_memtable_and_wait()?)
     }
 
-    /// Writes a part of the log that it had forgotten.
+    /// Writes a part of the log again that was removed.
     pub(super) fn bring_back(&self, number: u64, rows: &[(&[u8], &[u8])]) -> Result<(), StoreError> {
         let key = PartKey { number, part: 0 }.encode();
         Ok(self.log.insert(key, log::part(&mut rows.iter().copied()))?)
     }
 
-    /// Returns the number of parts in the log.
     pub(super) fn parts(&self) -> usize {
         self.log.iter().filter_map(|row| row.key().ok()).filter(|key| PartKey::decode(key).is_some()).count()
     }
@@ -263,7 +252,7 @@ fn commit(value: Option<fjall::Slice>) -> Result<Commit, StoreError> {
     Commit::decode(&value).ok_or_else(unreadable)
 }
 
-/// Reads the number of the commit up to which changes left the log; 0 where there is none.
+/// Reads the number of the last commit that left the log completely; 0 where there is none.
 fn number(value: Option<fjall::Slice>) -> Result<u64, StoreError> {
     let Some(value) = value else { return Ok(0) };
     let unreadable = || StoreError::Failed("the number of settled changes is unreadable".to_owned());

@@ -1,48 +1,43 @@
-//! The rows of the store: the key, followed by what tells its buckets apart, and the state.
+//! The rows of the store: the key, a suffix that separates its buckets, and the state.
 
 use plimsoll_core::quota::{Balance, Gcra, QuotaRate};
 use smallvec::SmallVec;
 
-/// A key in the store.
 pub(crate) type RowKey = SmallVec<[u8; 96]>;
 
-/// The key of the row in the log with the number of the last commit. No bucket has a key of one byte.
+/// Key of the row in the log with the number of the last commit. No bucket has a key of one byte.
 pub(super) const COMMIT_KEY: [u8; 1] = [0];
 
-/// The key of the row with the number of the commit up to which changes left the log: in the buckets, to which they went, and in
-/// the log.
+/// Key of the row with the number of the last commit that left the log completely. Both the buckets
+/// and the log have it.
 pub(super) const SETTLED_KEY: [u8; 1] = [1];
 
-/// Ends the key of the caller, so that its buckets are found without those of longer keys.
+/// Ends the caller's key, so that a search does not find buckets of longer keys.
 const END: u8 = 0;
 const TOKENS: u8 = 1;
 const THROTTLE: u8 = 2;
 const RATE_BYTES: usize = 24;
-/// The version of the values.
 const VERSION: u8 = 1;
 
-/// What tells the buckets of one key apart.
+/// Separates the buckets of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tokens(QuotaRate),
     Throttle,
 }
 
-/// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Tokens(Balance),
     Throttle(Gcra),
 }
 
-/// A state and the time by the server's clock from which the bucket is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) state: State,
     pub(crate) full_at_ms: u64,
 }
 
-/// The numbers of a commit and of the one before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Commit {
     pub(super) number: u64,
@@ -50,7 +45,6 @@ pub(super) struct Commit {
 }
 
 impl Commit {
-    /// Returns the value of the row with the number of the last commit.
     pub(super) fn encode(self) -> [u8; 16] {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&self.number.to_le_bytes());
@@ -58,7 +52,7 @@ impl Commit {
         value
     }
 
-    /// Reads the value; `None` if it is none.
+    /// Reads the value; `None` if it is invalid.
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         let ([number, before], []) = value.as_chunks::<8>() else { return None };
         Some(Self { number: u64::from_le_bytes(*number), before: u64::from_le_bytes(*before) })
@@ -66,7 +60,6 @@ impl Commit {
 }
 
 impl Kind {
-    /// Returns the key of the row.
     pub(crate) fn row_key(self, key: &[u8]) -> RowKey {
         let mut row_key = RowKey::with_capacity(key.len() + RATE_BYTES + 2);
         row_key.extend_from_slice(key);
@@ -84,14 +77,14 @@ impl Kind {
         row_key
     }
 
-    /// Returns the beginning of the keys of all rows of a key.
+    /// Returns the prefix of all rows of a key.
     pub(crate) fn prefix(key: &[u8]) -> RowKey {
         let mut prefix = RowKey::from_slice(key);
         prefix.push(END);
         prefix
     }
 
-    /// Splits the key of a row. `None` for one that is no bucket.
+    /// Splits the key of a row. `None` if it is not a bucket's.
     pub(crate) fn parse(row_key: &[u8]) -> Option<(&[u8], Self)> {
         let (&kind, rest) = row_key.split_last()?;
         match kind {
@@ -111,7 +104,6 @@ impl Kind {
 }
 
 impl Row {
-    /// Appends the value.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(VERSION);
         bytes.extend_from_slice(&self.full_at_ms.to_le_bytes());
@@ -125,7 +117,7 @@ impl Row {
         }
     }
 
-    /// Reads a value; `None` if it is none of this version.
+    /// Reads a value; `None` if it is not of this version.
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         let (&version, rest) = value.split_first()?;
         let (numbers, []) = rest.as_chunks::<8>() else { return None };

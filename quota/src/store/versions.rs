@@ -1,5 +1,5 @@
-//! The lists of tables of the database, checked before it reads them: it trusts the lengths in them, and a damaged one makes it
-//! ask for more memory than there is.
+//! Checks the lists of tables before the database reads them. The database trusts the lengths in
+//! them, and a damaged length makes it ask for more memory than there is.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,12 +9,10 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::OpenError;
 
-/// The folder of the keyspaces of a database.
 const KEYSPACES: &str = "keyspaces";
-/// The file that names the list in force: its number and its checksum.
 const CURRENT: &str = "current";
 
-/// Checks the list of tables of every keyspace of a database. A keyspace without one is left to the database.
+/// Checks the list of tables of every keyspace. The database handles a keyspace without one.
 pub(super) fn check(database: &Path) -> Result<(), OpenError> {
     let keyspaces = database.join(KEYSPACES);
     let entries = match fs::read_dir(&keyspaces) {
@@ -30,7 +28,7 @@ pub(super) fn check(database: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Returns the list of a keyspace if it is not as it was written.
+/// Returns the list of a keyspace if it is damaged.
 fn damaged(folder: &Path) -> io::Result<Option<PathBuf>> {
     let current = match fs::read(folder.join(CURRENT)) {
         Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {

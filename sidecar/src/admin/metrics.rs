@@ -1,4 +1,4 @@
-//! The metrics of a sidecar: those of its limiter, and those of its ports.
+//! The metrics of a sidecar: of its limiter, and of its ports.
 
 use plimsoll_admin::ports;
 use plimsoll_admin::security::ACCESS;
@@ -7,7 +7,6 @@ use plimsoll_core::stats::metrics::{self, About, Family, Metric, Series, familie
 
 use super::Sources;
 
-/// The metrics beside those of the limiter.
 const METRICS: [Metric<Sources>; 9] = [
     Metric::counter(
         "plimsoll_sidecar_looks_total",
@@ -70,7 +69,6 @@ const METRICS: [Metric<Sources>; 9] = [
     ),
 ];
 
-/// Returns the metrics at one moment.
 pub(super) fn page(limiter: &Metrics, sources: &Sources) -> Vec<Family> {
     let ports = &sources.ports;
     let ports =
@@ -84,7 +82,6 @@ pub(super) fn page(limiter: &Metrics, sources: &Sources) -> Vec<Family> {
     .concat()
 }
 
-/// Returns the descriptions of all metrics, without those of the limiter.
 pub(super) fn described() -> Vec<About> {
     [metrics::described(&METRICS), metrics::described(&ports::METRICS), metrics::described(&ACCESS)].concat()
 }

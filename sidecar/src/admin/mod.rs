@@ -19,7 +19,6 @@ use crate::rules::Reloads;
 use crate::serve::Ports;
 use crate::{http, rls};
 
-/// Everything that the admin port shows.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub(crate) limits: Limits,
@@ -32,23 +31,23 @@ pub(crate) struct Sources {
     pub(crate) is_open: Arc<AtomicBool>,
 }
 
-/// The state of a sidecar at one moment.
+/// State of a sidecar at one moment.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// The rules in force.
+    /// Current rules.
     pub rules: RulesStatus,
-    /// The limiter: its connection to the aggregators, and every bucket.
+    /// Limiter: its connection to the aggregators, and every bucket.
     pub limiter: LimiterStatus,
     /// Certificates and tokens.
     pub security: SecurityStatus,
 }
 
-/// The rules of a sidecar.
+/// Rules of a sidecar.
 #[derive(Clone, Debug, Serialize)]
 pub struct RulesStatus {
-    /// The hash of the file in force, as `plimsoll check` prints it.
+    /// Hash of the current file, as `plimsoll check` prints it.
     pub hash: String,
-    /// Why the file as it is now is not in force; null if it is.
+    /// Reason why the file on disk is not used; null if it is.
     pub refused: Option<String>,
 }
 
@@ -72,7 +71,6 @@ pub fn described() -> Vec<About> {
     metrics::described()
 }
 
-/// All routes of the admin port.
 pub(crate) fn routes(sources: Sources) -> Routes {
     let limiter = Metrics::new(sources.limits.limiter());
     let of_page = sources.clone();

@@ -1,14 +1,11 @@
-//! The counts of the HTTP port: requests by endpoint and result, and mistakes in the configuration of proxies, each of
-//! which is logged once.
+//! The counts of the HTTP port: requests by endpoint and result, and mistakes in the configuration
+//! of proxies, each logged once.
 
 use crate::tally::Tally;
 
-/// The endpoints that are counted, as values of a label.
 const ENDPOINTS: [&str; 4] = ["check", "nginx", "v1_check", "v1_report"];
-/// The results that are counted, as values of a label.
 const RESULTS: [&str; 7] =
     ["allowed", "refused", "withheld", "passed", "invalid", "recorded", "unknown_bucket"];
-/// An endpoint, by its place in [`ENDPOINTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Check,
@@ -18,7 +15,6 @@ pub(super) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Returns the endpoint of a path, if requests for it are counted.
     pub(super) fn of(path: &str) -> Option<Self> {
         Some(match path {
             "/check" => Self::Check,
@@ -30,12 +26,11 @@ impl Endpoint {
     }
 }
 
-/// The result of a request, by its place in [`RESULTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Allowed,
     Refused,
-    /// Allowed, with a refusal that was decided but not carried out.
+    /// Allowed, with a refusal that was decided but not applied.
     Withheld,
     /// Allowed without a decision: no rule, an exemption, a preflight, or a mistake.
     Passed,
@@ -44,16 +39,15 @@ pub(super) enum Outcome {
     UnknownBucket,
 }
 
-/// A mistake in the configuration of a proxy, by its place among the labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
     /// No header names the bucket, and there are no rules for HTTP.
     NoBucket,
-    /// The header of the bucket is repeated or no name.
+    /// The header of the bucket is repeated or not a name.
     Bucket,
-    /// The bucket is not among those that the rules list.
+    /// The rules list buckets, and not this one.
     BucketNotListed,
-    /// The header of the cost is repeated or no number from 1 to 4,294,967,295.
+    /// The header of the cost is repeated or not a number from 1 to 4,294,967,295.
     Cost,
     /// The method of the original request is absent, repeated or malformed.
     OriginalMethod,
@@ -61,7 +55,6 @@ pub(super) enum Mistake {
     OriginalUri,
 }
 
-/// The counts of one port.
 #[derive(Debug)]
 pub(super) struct Counts {
     requests: [Tally<{ RESULTS.len() }>; ENDPOINTS.len()],
@@ -77,14 +70,12 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Counts a request.
     pub(super) fn count(&self, endpoint: Endpoint, outcome: Outcome) {
         if let Some(of_endpoint) = self.requests.get(endpoint as usize) {
             of_endpoint.add(outcome as usize);
         }
     }
 
-    /// Counts a mistake, and logs the first of its kind.
     #[cold]
     pub(super) fn mistake(&self, mistake: Mistake) {
         if self.mistakes.add(mistake as usize) {
@@ -94,7 +85,6 @@ impl Counts {
         }
     }
 
-    /// Returns the requests by endpoint and result.
     pub(super) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         let by_endpoint = ENDPOINTS.into_iter().zip(&self.requests);
         by_endpoint.flat_map(|(endpoint, results)| {
@@ -102,14 +92,12 @@ impl Counts {
         })
     }
 
-    /// Returns the mistakes by kind.
     pub(super) fn mistakes(&self) -> [(&'static str, u64); 6] {
         self.mistakes.rows()
     }
 }
 
 impl Mistake {
-    /// Returns what the operator can do.
     const fn remedy(self) -> &'static str {
         match self {
             Self::NoBucket => {

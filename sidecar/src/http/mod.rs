@@ -1,8 +1,8 @@
-//! The HTTP port: answers proxies that check each request (`/check`, `/nginx`) and callers that ask in JSON
-//! (`/v1/check`, `/v1/report`).
+//! The HTTP port: answers proxies that check each request (`/check`, `/nginx`) and callers that
+//! send JSON (`/v1/check`, `/v1/report`).
 //!
-//! `proxy` reads the original request from headers, `json` reads bodies. Both decide through the limiter, and the answer
-//! depends on nothing but its decision.
+//! `proxy` reads the original request from headers, `json` reads bodies. Both decide through the
+//! limiter, and the answer depends only on its decision.
 
 mod counts;
 mod json;
@@ -28,12 +28,10 @@ use self::proxy::Style;
 use crate::limits::Limits;
 use crate::serve::{Caller, read_within};
 
-/// The largest body of a request, in bytes.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The header in which a proxy presents its token, so that `authorization` may be its caller's.
+/// Header with a proxy's token, so that `authorization` may be its caller's.
 const TOKEN_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-token");
 
-/// The checks over HTTP. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     inner: Arc<Inner>,
@@ -46,11 +44,8 @@ struct Inner {
     counts: Counts,
 }
 
-/// The first step of an answer, made of the head of the request.
 enum Begun {
-    /// The whole answer.
     Answered(Response<Full<Bytes>>),
-    /// The answer needs the body.
     NeedsBody(json::Call),
 }
 
@@ -60,7 +55,6 @@ impl Service {
         Self { inner: Arc::new(Inner { limits, access, counts: Counts::default() }) }
     }
 
-    /// Answers one request.
     pub(crate) async fn answer(&self, caller: Caller, request: Request<Incoming>) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         if let Err(problem) = check_host(&head) {
@@ -77,19 +71,18 @@ impl Service {
         }
     }
 
-    /// Returns the requests so far, by endpoint and result. A batch counts once for each of its requests.
+    /// Returns the requests by endpoint and result. A batch counts once for each of its requests.
     pub(crate) fn counts(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         self.inner.counts.requests()
     }
 
-    /// Returns the mistakes in requests of proxies, by kind: headers that are missing or malformed.
+    /// Returns the mistakes in requests of proxies by kind: missing or malformed headers.
     pub(crate) fn mistakes(&self) -> [(&'static str, u64); 6] {
         self.inner.counts.mistakes()
     }
 }
 
 impl Inner {
-    /// Answers a request by its head, or returns the call that its body belongs to.
     async fn begin(&self, caller: Caller, head: Parts) -> Begun {
         let path = head.uri.path();
         if caller.needs_token
@@ -122,7 +115,6 @@ impl Inner {
         }
     }
 
-    /// Answers a request with its whole body.
     async fn end(&self, call: json::Call, body: &[u8]) -> Response<Full<Bytes>> {
         let answered = match call {
             json::Call::Check => json::check(self, body).await,
@@ -137,7 +129,8 @@ impl Inner {
     }
 }
 
-/// Checks that a request has one `Host` (RFC 9112, 3.2). Two programs may each believe another one of several.
+/// Checks that a request has one `Host` (RFC 9112, 3.2). With several, two programs may each trust
+/// a different one.
 fn check_host(head: &Parts) -> Result<(), Problem> {
     match head.headers.get_all(HOST).iter().count() {
         1 => Ok(()),

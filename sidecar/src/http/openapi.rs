@@ -5,12 +5,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use http_body_util::Full;
 
-/// The path of the document. No token is needed for it.
+/// Needs no token.
 pub(super) const PATH: &str = "/openapi.json";
-/// The document.
 pub(super) const TEXT: &str = include_str!("../../../docs/reference/sidecar-openapi.json");
 
-/// Answers with the document.
 pub(super) fn response() -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from_static(TEXT.as_bytes())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,4 +1,4 @@
-//! The answers to requests that cannot be served as they are: problem documents (RFC 9457).
+//! Problem documents (RFC 9457) for requests that cannot be served.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -9,10 +9,9 @@ use serde::Serialize;
 
 use crate::serve::BodyError;
 
-/// The longest path that an answer repeats, in characters.
+/// Maximum length of a path in an answer, in characters.
 const PATH_CHARS_MAX: usize = 100;
 
-/// A fault of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Problem(Box<Fault>);
 
@@ -24,18 +23,13 @@ struct Fault {
     header: Option<(HeaderName, HeaderValue)>,
 }
 
-/// A problem document (RFC 9457) about a request that is not served.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
-    /// Always `about:blank`.
     r#type: &'a str,
-    /// The name of the status.
     title: &'a str,
-    /// The HTTP status.
     status: u16,
-    /// The fault, and what to do.
     detail: &'a str,
-    /// The place of the member that is invalid, such as `requests[3].cost`.
+    /// Place of the invalid member, such as `requests[3].cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'a str>,
 }
@@ -45,7 +39,6 @@ impl Problem {
         Self(Box::new(Fault { status, detail, field: None, header: None }))
     }
 
-    /// Makes the problem of an invalid member of a body.
     pub(super) fn of_field(field: impl Into<String>, fault: impl std::fmt::Display) -> Self {
         let field = field.into();
         let detail = if field.is_empty() { fault.to_string() } else { format!("`{field}`: {fault}") };
@@ -53,7 +46,6 @@ impl Problem {
         Self(Box::new(Fault { status: StatusCode::BAD_REQUEST, detail, field, header: None }))
     }
 
-    /// Makes the problem of a body that cannot be read.
     pub(super) fn of_body(error: &BodyError) -> Self {
         let status = match error {
             BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -70,7 +62,6 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, format!("`{path}` is no path of this port, which serves {paths}"))
     }
 
-    /// Makes the answer.
     #[cold]
     pub(super) fn response(self) -> Response<Full<Bytes>> {
         let Fault { status, detail, field, header } = *self.0;

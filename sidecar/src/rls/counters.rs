@@ -7,7 +7,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescript
 use super::input::InputError;
 use crate::tally::Tally;
 
-/// The counts. Clones share them.
+/// Clones share the counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
     inner: Arc<Inner>,
@@ -20,18 +20,13 @@ struct Inner {
     rejected: Tally<{ InputError::LABELS.len() }>,
 }
 
-/// The result of a request as a whole, by its place among the labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overall {
-    /// It is admitted.
     Ok,
-    /// It is admitted, and a refusal was withheld.
     Withheld,
-    /// It is refused.
     OverLimit,
 }
 
-/// The place of requests that are not decided among the labels.
 const REJECTED: usize = 3;
 
 impl Default for Counters {
@@ -46,13 +41,12 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts a request.
     pub(super) fn on_request(&self, overall: Overall) {
         self.inner.requests.add(overall as usize);
     }
 
-    /// Counts a descriptor that no rule matches, and logs the first: a proxy asks where limits are meant. Values may
-    /// name tenants, and are not logged.
+    /// Counts a descriptor that no rule matches, and logs the first: a proxy asks where limits are
+    /// meant. Values may name tenants, and are not logged.
     pub(super) fn on_unmatched(&self, domain: &str, descriptor: &RateLimitDescriptor) {
         if self.inner.passed.add(0) {
             let keys: Vec<&str> = descriptor.entries.iter().map(|entry| entry.key.as_str()).collect();
@@ -66,13 +60,12 @@ impl Counters {
         }
     }
 
-    /// Counts a descriptor that passes by a rule.
     pub(super) fn on_unlimited(&self) {
         self.inner.passed.add(1);
     }
 
-    /// Counts a request that is not decided, and logs the first for each reason: proxies hide the error, and serve the
-    /// request.
+    /// Counts a request that is not decided, and logs the first for each reason: proxies hide the
+    /// error, and serve the request.
     pub(super) fn on_rejected(&self, error: &InputError) {
         self.inner.requests.add(REJECTED);
         if self.inner.rejected.add(error.index()) {
@@ -80,17 +73,14 @@ impl Counters {
         }
     }
 
-    /// Returns the requests by result.
     pub(crate) fn requests(&self) -> [(&'static str, u64); 4] {
         self.inner.requests.rows()
     }
 
-    /// Returns the descriptors that counted for no bucket, by cause.
     pub(crate) fn passed(&self) -> [(&'static str, u64); 2] {
         self.inner.passed.rows()
     }
 
-    /// Returns the requests that were not decided, by reason.
     pub(crate) fn rejected(&self) -> [(&'static str, u64); InputError::LABELS.len()] {
         self.inner.rejected.rows()
     }

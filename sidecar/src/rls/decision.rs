@@ -1,5 +1,5 @@
-//! The decision about the descriptors of one request: all are compared with the rules, then their keys are asked, and the
-//! request is admitted if none refuses.
+//! The decision about the descriptors of one request: all are compared with the rules, then the
+//! limiter decides about their keys, and the request is admitted if none refuses.
 
 use std::borrow::Cow;
 
@@ -13,30 +13,28 @@ use smallvec::SmallVec;
 use super::counters::{Counters, Overall};
 use crate::rules::{Ask, Found, RefusalForm, Rules};
 
-/// The descriptors of a request that take no allocation; most have one or two.
+/// Number of descriptors that need no allocation; most requests have one or two.
 pub(super) const FEW: usize = 4;
 
-/// The decisions about all descriptors of a request, in their order.
+/// In the order of the descriptors.
 pub(super) type Decisions<'a> = SmallVec<[Option<Decision<'a>>; FEW]>;
 
-/// The decision about a descriptor that counts for a key.
 #[derive(Clone, Debug)]
 pub(super) struct Decision<'a> {
     pub(super) bucket: &'a str,
     pub(super) form: RefusalForm,
     tenant: Cow<'a, str>,
-    /// The number of requests; 0 to check only.
+    /// Number of requests; 0 to check only.
     cost: u32,
-    /// The decision of the key alone.
+    /// Decision of this key only.
     pub(super) decided: Decided,
-    /// The limit of the bucket in requests/s.
+    /// Limit of the bucket in requests/s.
     pub(super) limit: Option<f64>,
     pub(super) peek: Peek,
-    /// The exact quota with the least left, if the key admits the request.
+    /// Exact quota with the fewest tokens left, if the key admits the request.
     pub(super) left: Option<QuotaLeft>,
 }
 
-/// The limiter, the rules and the counters by which a request is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deciders<'a> {
     pub(super) limiter: &'a Limiter,
@@ -45,7 +43,6 @@ pub(super) struct Deciders<'a> {
 }
 
 impl<'a> Deciders<'a> {
-    /// Decides about all descriptors of a request.
     pub(super) async fn decide(&self, request: &'a RateLimitRequest) -> Decisions<'a> {
         let descriptors = request.descriptors.iter();
         let mut decisions: Decisions<'_> =
@@ -58,7 +55,6 @@ impl<'a> Deciders<'a> {
         decisions
     }
 
-    /// Compares a descriptor with the rules; `None` if it counts for no key.
     fn compare(
         &self,
         request: &'a RateLimitRequest,
@@ -90,7 +86,7 @@ impl<'a> Deciders<'a> {
         })
     }
 
-    /// Asks the keys of all descriptors together, and then their exact quotas.
+    /// Decides about the keys of all descriptors together, and then about their exact quotas.
     async fn ask_keys(&self, decisions: &mut Decisions<'a>) {
         if let [Some(decision)] = decisions.as_mut_slice() {
             decision.decided = self.limiter.explain(&decision.key()).await;
@@ -113,7 +109,6 @@ impl Decision<'_> {
         Request::new(self.bucket, &self.tenant).cost(self.cost)
     }
 
-    /// Returns the exact quota that is used up and refuses the request.
     pub(super) fn used_up(&self) -> Option<&Quota> {
         match self.decided.verdict {
             Verdict::Refuse(refusal) if refusal.reason() == Reason::TenantQuotaExceeded => self.quota(),
@@ -121,13 +116,11 @@ impl Decision<'_> {
         }
     }
 
-    /// Returns the exact quota that has decided.
     pub(super) fn quota(&self) -> Option<&Quota> {
         self.decided.quota.as_deref()
     }
 }
 
-/// Returns the result of a request.
 pub(super) fn overall(decisions: &Decisions<'_>) -> Overall {
     let all = || decisions.iter().flatten().map(|decision| &decision.decided);
     if all().any(|decided| !decided.verdict.is_admit()) {
@@ -139,8 +132,8 @@ pub(super) fn overall(decisions: &Decisions<'_>) -> Overall {
     }
 }
 
-/// Returns the hits of a descriptor: its own, or else those of the request, of which 0 means 1. Own hits of 0 only check,
-/// and so do negative ones: what was counted cannot be taken back.
+/// Returns the hits of a descriptor: its own, or else the hits of the request, where 0 means 1. Own
+/// hits of 0 or less only check: counts cannot be taken back.
 fn hits(request: &RateLimitRequest, descriptor: &RateLimitDescriptor) -> u64 {
     match &descriptor.hits_addend {
         _ if descriptor.is_negative_hits => 0,

@@ -1,7 +1,8 @@
-//! gRPC on HTTP/2 for methods with one request and one response: the frame of a message, and an answer with its status.
+//! gRPC on HTTP/2 for methods with one request and one response: the frame of a message, and an
+//! answer with its status.
 //!
-//! A request passes through none of the layers of a general server, because the port has few methods and its messages
-//! are small.
+//! A request bypasses the layers of a general server, because the port has few methods and its
+//! messages are small.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,11 +18,9 @@ use tonic::Status;
 
 use super::input::InputError;
 
-/// The largest message of a request, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The bytes before a message: a flag of compression and the length.
+/// Prefix of a message: a compression flag and the length.
 const PREFIX_BYTES: usize = 5;
-/// The largest body of a request, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX + PREFIX_BYTES;
 
 const GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -29,11 +28,10 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const STATUS_OK: HeaderValue = HeaderValue::from_static("0");
 const STATUS_UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 
-/// The body of an answer: a message with a status after it, or nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     message: Option<Bytes>,
-    /// The time between them; absent if there is none.
+    /// Keeps the stream open between message and status.
     open_until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     status: Option<HeaderValue>,
 }
@@ -56,7 +54,7 @@ pub(super) fn unframed(body: &[u8]) -> Result<&[u8], InputError> {
     if length as usize == message.len() { Ok(message) } else { Err(InputError::Frame(body.len())) }
 }
 
-/// Returns the answer with a message, of which `more` has further fields, and the status OK.
+/// Returns the answer with a message, more encoded fields, and the status OK.
 pub(super) fn answered(message: &impl Message, more: &[u8]) -> Response<Reply> {
     let length = message.encoded_len() + more.len();
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
@@ -68,12 +66,12 @@ pub(super) fn answered(message: &impl Message, more: &[u8]) -> Response<Reply> {
     answered_with(bytes.freeze())
 }
 
-/// Returns the answer with a message that is framed already, and the status OK.
+/// Returns the answer with an already framed message, and the status OK.
 pub(super) fn answered_with(framed: Bytes) -> Response<Reply> {
     of_body(Reply { message: Some(framed), open_until: None, status: Some(STATUS_OK) })
 }
 
-/// Returns the answer with a message that is framed already, after which the stream stays open until `closing`.
+/// Returns the answer with an already framed message. The stream stays open until `closing`.
 pub(super) fn open(framed: Bytes, closing: CancellationToken) -> Response<Reply> {
     let open_until = Some(Box::pin(closing.cancelled_owned()));
     of_body(Reply { message: Some(framed), open_until, status: Some(STATUS_UNAVAILABLE) })
@@ -85,7 +83,6 @@ fn of_body(reply: Reply) -> Response<Reply> {
     response
 }
 
-/// Returns the answer with another status than OK, in the headers alone.
 pub(super) fn failed(status: Status) -> Response<Reply> {
     status.into_http()
 }

@@ -1,4 +1,5 @@
-//! The bounds of a request, checked before it is compared with rules, and the errors of requests that break one.
+//! The bounds of a request, checked before it is compared with rules, and the errors of requests
+//! that break one.
 
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use tonic::{Code, Status};
@@ -7,65 +8,41 @@ use super::grpc::MESSAGE_BYTES_MAX;
 use crate::rules::{ENTRIES_MAX, ENTRY_BYTES_MAX};
 use crate::serve::BodyError;
 
-/// The most descriptors of a request.
 pub(super) const DESCRIPTORS_MAX: usize = 32;
 
-/// The reason why a request is not decided. None of its descriptors is counted.
+/// Reason why a request is not decided. None of its descriptors is counted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InputError {
-    /// The method is not one of this port.
     #[error("there is no method {0} on this port")]
     Method(String),
-    /// The message is compressed.
     #[error("the message is compressed: send it with grpc-encoding identity")]
     Compressed,
-    /// The body is not one message.
     #[error("the body must be one message after a prefix of 5 bytes, and it has {0} bytes")]
     Frame(usize),
-    /// The message is too large.
     #[error("the message is larger than {MESSAGE_BYTES_MAX} bytes")]
     TooLarge,
-    /// The body did not end in time, or broke off.
     #[error(transparent)]
     Body(BodyError),
-    /// The message is not of the type.
     #[error("the message is not a RateLimitRequest: {0}")]
     Malformed(#[from] prost::DecodeError),
-    /// There is no domain.
     #[error("`domain` must not be empty: it is that of the filter's configuration")]
     NoDomain,
-    /// There are no descriptors.
     #[error(
         "`descriptors` must not be empty: the route needs rate limit actions, each of which yields an entry"
     )]
     NoDescriptors,
-    /// There are too many descriptors.
     #[error("`descriptors` has {0} elements, more than {DESCRIPTORS_MAX}")]
     Descriptors(usize),
-    /// A descriptor has too many entries.
     #[error("`descriptors[{descriptor}].entries` has {count} elements, more than {ENTRIES_MAX}")]
-    Entries {
-        /// The index of the descriptor.
-        descriptor: usize,
-        /// The number of its entries.
-        count: usize,
-    },
-    /// A key is too long.
+    Entries { descriptor: usize, count: usize },
     #[error(
         "`descriptors[{descriptor}].entries[{entry}].key` has {bytes} bytes, more than {ENTRY_BYTES_MAX}"
     )]
-    EntryBytes {
-        /// The index of the descriptor.
-        descriptor: usize,
-        /// The index of the entry.
-        entry: usize,
-        /// The length.
-        bytes: usize,
-    },
+    EntryBytes { descriptor: usize, entry: usize, bytes: usize },
 }
 
 impl InputError {
-    /// The labels of all errors, in the order of their counters.
+    /// Labels of all errors, in the order of their counters.
     pub(super) const LABELS: [&str; 11] = [
         "method",
         "compressed",
@@ -80,7 +57,6 @@ impl InputError {
         "entry_bytes",
     ];
 
-    /// Returns the index of the label.
     pub(super) const fn index(&self) -> usize {
         match self {
             Self::Method(_) => 0,
@@ -121,11 +97,12 @@ impl From<&InputError> for Status {
     }
 }
 
-/// Checks a request against the bounds. Values are often chosen by the proxy's callers, and a proxy serves a request that
-/// is not decided: a long value is no error, and matches as far as it can.
+/// Checks a request against the bounds. Values are often chosen by the proxy's callers, and a proxy
+/// serves a request that is not decided: a long value is not an error, and matches as far as it
+/// can.
 ///
 /// # Errors
-/// The bound that it breaks, with its place.
+/// The broken bound, with its place.
 pub(super) fn check(request: &RateLimitRequest) -> Result<(), InputError> {
     if request.domain.is_empty() {
         return Err(InputError::NoDomain);

@@ -1,5 +1,6 @@
-//! Requests with texts that are not UTF-8: Envoy copies the bytes of a caller's header into a descriptor as they are, and
-//! serves a request that is not decided. So such bytes are written as text, and the request is decided.
+//! Requests with texts that are not UTF-8. Envoy copies the bytes of a caller's header into a
+//! descriptor, and serves a request that is not decided. So such bytes are written as text, and the
+//! request is decided.
 
 use std::str::Utf8Chunk;
 
@@ -42,8 +43,8 @@ struct BytesEntry {
     value: Vec<u8>,
 }
 
-/// Decodes a message. A byte that is not UTF-8 becomes U+FFFD and its hexadecimal digits, so that different tenants
-/// remain different.
+/// Decodes a message. A byte that is not UTF-8 becomes U+FFFD and its hexadecimal digits, so that
+/// different tenants remain different.
 ///
 /// # Errors
 /// When the message is not a request.

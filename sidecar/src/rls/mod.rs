@@ -28,18 +28,15 @@ use decision::Deciders;
 use grpc::BODY_BYTES_MAX;
 use input::InputError;
 
-/// The method that decides.
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// The method of the standard health service that checks once.
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
-/// The method of the standard health service that says each change.
+/// Method of the standard health service that sends each change.
 const HEALTH_WATCH: &str = "/grpc.health.v1.Health/Watch";
-/// The framed message `HealthCheckResponse { status: SERVING }`.
+/// Framed message `HealthCheckResponse { status: SERVING }`.
 const SERVING: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
-/// The longest method that an error repeats, in bytes.
 const QUOTED_MAX: usize = 128;
 
-/// The rate limit service. Clones share it.
+/// Rate limit service. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     limits: Limits,
@@ -48,17 +45,16 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Serves the decisions of this limiter. Streams that stay open end when `closing` is cancelled.
+    /// Serves the decisions of this limiter. Streams that stay open end when `closing` is
+    /// cancelled.
     pub(crate) fn new(limits: Limits, closing: CancellationToken) -> Self {
         Self { limits, counters: Counters::default(), closing }
     }
 
-    /// Returns the counts for metrics.
     pub(crate) const fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Answers one call.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response<Reply> {
         let is_grpc = request
             .headers()
@@ -89,7 +85,6 @@ impl Service {
         }
     }
 
-    /// Decides about the request in a body.
     async fn decide(&self, body: &[u8]) -> Result<Response<Reply>, InputError> {
         let request = lossy::decode(grpc::unframed(body)?)?;
         input::check(&request)?;

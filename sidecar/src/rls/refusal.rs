@@ -1,5 +1,6 @@
-//! The part of a response by which Envoy refuses a request: header fields, a body, and metadata. It is equal for all
-//! refusals of a bucket that name the same second, so that an overload does not pay for each refusal anew.
+//! The part of a response that makes Envoy refuse a request: header fields, a body, and metadata.
+//! It is equal for all refusals of a bucket that name the same second, so an overload does not
+//! encode it for each refusal.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -20,24 +21,24 @@ use prost::Message;
 use super::decision::Decision;
 use crate::rules::RefusalForm;
 
-/// The most encoded refusals that a thread keeps.
+/// Maximum number of encoded refusals that a thread keeps.
 pub(super) const REFUSALS_KEPT_MAX: usize = 64;
 
-/// The headers of a gRPC status that Envoy sets itself.
+/// Headers of a gRPC status that Envoy sets itself.
 const OF_ENVOY: [&str; 3] = ["content-type", "grpc-status", "grpc-message"];
 
 thread_local! {
     static KEPT: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An encoded refusal, with everything that it depends on.
+/// Encoded refusal, with its inputs.
 struct Kept {
     facts: Facts,
     bucket: Box<str>,
     encoded: Bytes,
 }
 
-/// Everything that an encoded refusal depends on, besides the bucket.
+/// Inputs of an encoded refusal, except the bucket.
 #[derive(Clone, PartialEq)]
 struct Facts {
     reason: Reason,
@@ -78,7 +79,6 @@ pub(super) fn encoded(refused: &Decision<'_>, refusal: Refusal, at: SystemTime) 
     })
 }
 
-/// Rounds up to whole seconds.
 fn seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
@@ -118,12 +118,11 @@ pub(super) fn to_add(headers: &HeaderMap) -> Vec<HeaderValue> {
     text.map(|(name, value)| header(name, value)).collect()
 }
 
-/// Returns a header field for Envoy to add.
 pub(super) fn header(name: &str, value: &str) -> HeaderValue {
     HeaderValue { key: name.to_owned(), value: value.to_owned(), raw_value: Vec::new() }
 }
 
-/// Returns what Envoy keeps for its access log and for later filters.
+/// Returns metadata that Envoy keeps for its access log and for later filters.
 pub(super) fn metadata(decision: &str, reason: Reason, bucket: &str) -> Struct {
     let fields = [("decision", decision), ("reason", reason.as_str()), ("bucket", bucket)];
     let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };

@@ -1,4 +1,5 @@
-//! The response to a request: a status for each descriptor, and what Envoy adds to the request or to its refusal.
+//! The response to a request: a status for each descriptor, and what Envoy adds to the request or
+//! to its refusal.
 
 use std::time::SystemTime;
 
@@ -18,11 +19,10 @@ use super::counters::Overall;
 use super::decision::{Decision, Decisions, overall};
 use super::refusal;
 
-/// The header that Envoy adds to a request whose refusal was withheld, and its value.
 const SHADOW: (&str, &str) = ("x-plimsoll-shadow", "drop");
 
-/// Returns the response for the decisions on a request, and the encoded fields that follow it. `at` is called for
-/// refusals alone.
+/// Returns the response for the decisions on a request, and the encoded fields that follow it. `at`
+/// is called only for refusals.
 pub(super) fn of(decisions: &Decisions<'_>, at: impl Fn() -> SystemTime) -> (RateLimitResponse, Bytes) {
     let statuses = decisions.iter().map(|decision| decision.as_ref().map_or(PASSED, status)).collect();
     let mut response =
@@ -47,7 +47,7 @@ pub(super) fn of(decisions: &Decisions<'_>, at: impl Fn() -> SystemTime) -> (Rat
     (response, more)
 }
 
-/// The status of a descriptor that counts for no key.
+/// Status of a descriptor that counts for no key.
 const PASSED: DescriptorStatus = DescriptorStatus {
     code: Code::Ok as i32,
     current_limit: None,
@@ -88,14 +88,14 @@ fn duration(span: std::time::Duration) -> Duration {
     }
 }
 
-/// Returns the fields about the exact quota with the least left, for the response to an admitted request.
 fn of_quota(decisions: &Decisions<'_>) -> Vec<HeaderValue> {
     let all = decisions.iter().flatten().filter_map(|decision| decision.left.as_ref());
     let least = all.min_by_key(|left| left.remaining);
     least.map(|left| refusal::to_add(&quota_fields(left))).unwrap_or_default()
 }
 
-/// Returns the limit that decided: the exact quota if that is used up, or else the bucket's, if it is known.
+/// Returns the limit that decided: the exact quota if it is used up, or else the bucket's, if it is
+/// known.
 fn current_limit(decision: &Decision<'_>) -> Option<RateLimit> {
     if let Some(quota) = decision.used_up() {
         return of_exact(quota);
@@ -123,13 +123,13 @@ fn unit_of(every_ms: u64) -> Option<Unit> {
     })
 }
 
-/// Rounds a rate down to what the message holds.
 fn whole(rate: f64) -> u32 {
     // The conversion saturates.
     rate as u32
 }
 
-/// Returns the refusing descriptor that asks for the longest wait: a caller that returns earlier is refused again.
+/// Returns the refusing descriptor with the longest wait: a caller that returns earlier is refused
+/// again.
 fn longest<'a, 'b>(decisions: &'a Decisions<'b>) -> Option<(&'a Decision<'b>, Refusal)> {
     let refused = decisions.iter().flatten().filter_map(|decision| match decision.decided.verdict {
         Verdict::Refuse(refusal) => Some((decision, refusal)),

@@ -1,18 +1,19 @@
-//! The bounds of rules files and of descriptors: what a sidecar has room for, whatever a file or a proxy holds.
+//! The bounds of rules files and of descriptors, independent of what a file or a proxy contains.
 
 use plimsoll_core::names::NAME_BYTES_MAX;
 
-/// The entries of a descriptor, and with it the depth of rules.
+/// Maximum number of entries in a descriptor, and so the maximum depth of rules.
 pub const ENTRIES_MAX: usize = 16;
-/// The length of a key of a descriptor, and of a key, a value and a domain of a rule, in bytes.
+/// Maximum bytes of a key of a descriptor, and of a key, a value and a domain of a rule.
 pub const ENTRY_BYTES_MAX: usize = 1_024;
-/// The domains of a file.
+/// Maximum number of domains in a file.
 pub const DOMAINS_MAX: usize = 1_000;
-/// The rules for descriptors in a file, nested ones included.
+/// Maximum number of rules for descriptors in a file, nested rules included.
 pub const DESCRIPTOR_RULES_MAX: usize = 10_000;
-/// The rules for requests over HTTP in a file: each request is compared with them in order.
+/// Maximum number of rules for requests over HTTP in a file: each request is compared with them in
+/// order.
 pub const HTTP_RULES_MAX: usize = 500;
-/// The names that `buckets` lists.
+/// Maximum number of names in `buckets`.
 pub const NAMES_MAX: usize = 10_000;
 
 // A bucket from the value of an entry may have any name.

@@ -1,28 +1,29 @@
-//! The rules for requests over HTTP: headers name the key, or the rules of the client's middleware do.
+//! The rules for requests over HTTP: headers name the key, or the rules of the client's middleware
+//! do.
 
 use ::http::HeaderName;
 use plimsoll_client::middleware::{Head, Rule, Tenant, TenantError};
 use plimsoll_core::names::DEFAULT_TENANT;
 
-/// The header that names the bucket, where the file has no rules for HTTP.
+/// Header that names the bucket if the file has no rules for HTTP.
 pub const BUCKET_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-bucket");
-/// The header that names the tenant, unless the file names another one.
+/// Header that names the tenant, unless the file names another header.
 pub const TENANT_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-tenant");
-/// The header with the number of requests that a request counts as, where the file has no rules for HTTP.
+/// Header with the cost of a request if the file has no rules for HTTP.
 pub const COST_HEADER: HeaderName = HeaderName::from_static("x-plimsoll-cost");
 
-/// The rules for requests over HTTP.
+/// Rules for requests over HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct HttpRules {
-    /// The source of a request's tenant.
+    /// Source of a request's tenant.
     pub tenant: HttpTenant,
     /// True if the case of paths does not matter.
     pub ignore_case: bool,
-    /// The rules in order; `None` if a header names the bucket.
+    /// Rules in order; `None` if a header names the bucket.
     pub rules: Option<Vec<Rule>>,
 }
 
-/// The source of a request's tenant.
+/// Source of a request's tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HttpTenant {
     /// A header, which the proxy sets.
@@ -32,8 +33,8 @@ pub enum HttpTenant {
 }
 
 impl HttpTenant {
-    /// Returns the tenant of a request: the class `default` if the header is absent, and an empty one, which counts as that
-    /// class, if it is repeated or not UTF-8.
+    /// Returns the tenant of a request: the class `default` if the header is absent, and an empty
+    /// tenant, which counts as that class, if it is repeated or not UTF-8.
     #[must_use]
     pub fn of<'a>(&'a self, request: Head<'a>) -> &'a str {
         match self {
@@ -48,7 +49,7 @@ impl HttpTenant {
     /// Returns this source for the rules of the middleware.
     ///
     /// # Errors
-    /// When a fixed tenant is empty, which no rules that were read have.
+    /// When a fixed tenant is empty, which validated rules never have.
     pub fn to_middleware(&self) -> Result<Tenant, TenantError> {
         match self {
             Self::Header(name) => Tenant::header(name.as_str()),

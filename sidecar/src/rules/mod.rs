@@ -1,7 +1,7 @@
 //! The rules of a sidecar: they map what proxies send to a bucket, a tenant and a cost.
 //!
-//! `spec` has the shape of a file, `read` validates it, `tree` compares descriptors. All of these are pure: text in, rules
-//! out. `follow` alone reads files.
+//! `spec` has the shape of a file, `read` validates it, `tree` compares descriptors. All of these
+//! are pure: text in, rules out. Only `follow` reads files.
 
 mod bounds;
 mod follow;
@@ -28,61 +28,59 @@ use serde::{Deserialize, Serialize};
 
 use tree::{BucketOf, Level, Limited, Target, TenantOf};
 
-/// The name of the domain whose rules hold for every domain without rules of its own.
+/// Name of the domain with rules for every domain that has none.
 pub const ANY_DOMAIN: &str = "*";
 
-/// The keys of entries that name bucket and tenant without rules.
+/// Keys of entries that name bucket and tenant without rules.
 const BUILT_IN_KEYS: [&str; 2] = ["bucket", "tenant"];
 
-/// The rules of one file, validated.
+/// Validated rules of one file.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// `None`: the entries `bucket` and `tenant` are the names.
     domains: Option<Domains>,
     http: HttpRules,
-    /// The names that callers may give; `None` for all.
+    /// Names that callers may give; `None` for all.
     listed: Option<BTreeSet<Bucket>>,
-    /// Every bucket of the file, with the place where it is named first.
     buckets: BTreeMap<Bucket, Spot>,
     hash: RulesHash,
 }
 
-/// A place in the file, for messages about what is valid by itself.
+/// Place in the file, for messages about values that are valid by themselves.
 #[derive(Clone, Debug)]
 struct Spot {
     at: Place,
     path: Box<str>,
 }
 
-/// The parts of a file, in figures.
+/// Sizes of the parts of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RulesSize {
-    /// The domains with rules.
+    /// Domains with rules.
     pub domains: usize,
-    /// The rules for descriptors, nested ones included.
+    /// Rules for descriptors, nested rules included.
     pub descriptors: usize,
-    /// The rules for requests over HTTP.
+    /// Rules for requests over HTTP.
     pub http: usize,
-    /// The buckets that the file names.
+    /// Buckets that the file names.
     pub buckets: usize,
 }
 
-/// The rules for descriptors by domain.
 #[derive(Clone, Debug, Default)]
 struct Domains {
     named: HashMap<Box<str>, Level, foldhash::fast::RandomState>,
     any: Option<Level>,
 }
 
-/// A 64-bit hash of the text of rules, equal on every machine and in every version. It distinguishes contents;
-/// collisions can be constructed.
+/// 64-bit hash of the text of rules, equal on every machine and in every version. It distinguishes
+/// contents; collisions can be constructed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RulesHash(u64);
 
-/// The result of comparing a descriptor with the rules.
+/// Result of comparing a descriptor with the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// No rule matches: the request passes and is counted as such.
+    /// No rule matches: the request passes and is counted as unmatched.
     NoRule,
     /// The request passes by a rule.
     Unlimited,
@@ -90,34 +88,35 @@ pub enum Found<'a> {
     Limited(Ask<'a>),
 }
 
-/// The key that a request counts for, by names, and its cost.
+/// Key that a request counts for, by names, and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask<'a> {
-    /// The bucket.
+    /// Name of the bucket.
     pub bucket: &'a str,
-    /// The tenant, as its caller sent it; an empty one counts as the class `default`.
+    /// Tenant as its caller sent it; an empty one counts as the class `default`.
     pub tenant: Cow<'a, str>,
-    /// The number of requests that one hit counts as, from 1 on.
+    /// Number of requests that one hit counts as, from 1 on.
     pub cost: u32,
-    /// The form of a refusal.
+    /// Form of a refusal.
     pub refusal: RefusalForm,
 }
 
-/// The form in which a refusal over RLS reaches the caller.
+/// Form of a refusal over RLS for the caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalForm {
     /// A problem document with its content type, for HTTP callers.
     #[default]
     Problem,
-    /// A sentence, which Envoy makes the message of a gRPC status, and no content type.
+    /// A sentence without a content type. Envoy makes it the message of a gRPC status.
     Grpc,
     /// No body.
     Bare,
 }
 
 impl Rules {
-    /// Reads a file. Linear in its length, except for sorting names and comparing the rules for HTTP with each other.
+    /// Reads a file. Linear in its length, except for sorting names and comparing the rules for
+    /// HTTP with each other.
     ///
     /// # Errors
     /// All faults that one pass can find, each with its place.
@@ -125,8 +124,8 @@ impl Rules {
         read::read(source)
     }
 
-    /// Returns the rules that hold without a file: the entries `bucket` and `tenant` of a descriptor of any domain name
-    /// bucket and tenant, and so do headers of requests over HTTP.
+    /// Returns the rules for a sidecar without a file: the entries `bucket` and `tenant` of a
+    /// descriptor of any domain name bucket and tenant, and so do headers of requests over HTTP.
     #[must_use]
     pub fn built_in() -> Self {
         Self {
@@ -138,9 +137,9 @@ impl Rules {
         }
     }
 
-    /// Returns the key of a descriptor of Envoy's rate limit service, by its entries in order. A descriptor matches a rule
-    /// only if all its entries are consumed. The caller bounds the number of entries and their length. Allocates for tenants
-    /// of several entries alone.
+    /// Returns the key of a descriptor of Envoy's rate limit service, by its entries in order. A
+    /// descriptor matches a rule only if all its entries are consumed. The caller bounds the number
+    /// of entries and their length. Allocates only for tenants of several entries.
     pub fn descriptor<'a>(
         &'a self,
         domain: &str,
@@ -157,7 +156,7 @@ impl Rules {
         }
     }
 
-    /// Returns the key of a rule. `None` if the bucket's name is in the descriptor and none that callers may give.
+    /// Returns the key of a rule. `None` if the descriptor names a bucket that callers may not use.
     fn ask<'a>(
         &'a self,
         limited: &'a Limited,
@@ -172,7 +171,7 @@ impl Rules {
             TenantOf::Fixed(tenant) => Cow::Borrowed(&**tenant),
             TenantOf::Entries(indexes) => match &**indexes {
                 [index] => Cow::Borrowed(value(index)?),
-                // No name has the symbol between them.
+                // No name contains this separator.
                 indexes => {
                     let name = |index| Some(Encoded::of(value(index)?).map(|name| String::from(&*name)));
                     let names = indexes.iter().map(|index| name(index).map(Option::unwrap_or_default));
@@ -200,7 +199,8 @@ impl Rules {
         Found::Limited(Ask { bucket, tenant, cost: 1, refusal })
     }
 
-    /// Returns true if callers may give this name of a bucket: it is valid, and listed if the file lists any.
+    /// Returns true if callers may use this name of a bucket: it is valid, and listed if the file
+    /// lists any.
     #[must_use]
     pub fn takes(&self, bucket: &str) -> bool {
         match &self.listed {
@@ -209,19 +209,19 @@ impl Rules {
         }
     }
 
-    /// The rules for requests over HTTP.
+    /// Returns the rules for requests over HTTP.
     #[must_use]
     pub const fn http(&self) -> &HttpRules {
         &self.http
     }
 
-    /// Every bucket that the file names, in the order of names.
+    /// Returns every bucket that the file names, in the order of names.
     pub fn buckets(&self) -> impl Iterator<Item = &Bucket> {
         self.buckets.keys()
     }
 
-    /// Returns a warning for each bucket that no entry of a policy names, so that its requests are admitted and counted.
-    /// `file` is the name of the rules file.
+    /// Returns a warning for each bucket that the policy does not name, so that its requests are
+    /// admitted and counted. `file` is the name of the rules file.
     #[must_use]
     pub fn beside(&self, policy: &Policy, file: &str) -> Vec<Warning> {
         let unnamed = self.buckets.iter().filter(|(bucket, _)| policy.entry(bucket).is_none());
@@ -239,7 +239,7 @@ impl Rules {
         warnings
     }
 
-    /// Returns the parts of the file in figures.
+    /// Returns the sizes of the parts of the file.
     #[must_use]
     pub fn size(&self) -> RulesSize {
         let levels = || self.domains.iter().flat_map(|domains| domains.named.values().chain(&domains.any));
@@ -251,7 +251,7 @@ impl Rules {
         }
     }
 
-    /// The hash of the file; without a file, that of an empty text.
+    /// Returns the hash of the file, or of an empty text without a file.
     #[must_use]
     pub const fn hash(&self) -> RulesHash {
         self.hash

@@ -10,7 +10,6 @@ use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::RefusalForm;
 
-/// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RulesSpec {
@@ -42,7 +41,7 @@ pub(super) struct DescriptorSpec {
     pub(super) unlimited: Flag,
     pub(super) tenant: Option<NameSpec>,
     pub(super) cost: Option<Number>,
-    /// Refused with a remedy: a sidecar applies the limits of buckets alone.
+    /// Refused with a remedy: a sidecar applies only the limits of buckets.
     pub(super) takes_limit: Option<IgnoredAny>,
     pub(super) refusal: Option<RefusalForm>,
     pub(super) descriptors: Option<Vec<DescriptorSpec>>,
@@ -96,7 +95,6 @@ struct HeaderSpec {
     header: String,
 }
 
-/// Implements `Deserialize` for a text, or a mapping of one field.
 macro_rules! text_or_field {
     ($name:ident, $fixed:path, $field:path, $spec:ident.$of:ident, $expected:literal) => {
         impl<'de> Deserialize<'de> for $name {

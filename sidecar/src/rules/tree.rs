@@ -1,4 +1,4 @@
-//! The rules of a domain as a tree, in which each entry of a descriptor takes one step by a few look-ups.
+//! The rules of a domain as a tree. Each entry of a descriptor takes one step with a few look-ups.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,36 +6,33 @@ use foldhash::fast::RandomState;
 
 use super::RefusalForm;
 
-/// The rules that the next entry of a descriptor is compared with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Level {
     keys: HashMap<Box<str>, Choices, RandomState>,
 }
 
-/// The rules for one key.
 #[derive(Clone, Debug, Default)]
 struct Choices {
     exact: HashMap<Box<str>, Node, RandomState>,
-    /// The rules for beginnings of values, by their length in bytes.
+    /// Rules for prefixes of values, by their length in bytes.
     prefixes: BTreeMap<usize, HashMap<Box<str>, Node, RandomState>>,
     any: Option<Box<Node>>,
 }
 
-/// The rule of one entry: it matches descriptors that end here, if it has a target, and leads to longer ones.
+/// Rule of one entry: it matches descriptors that end here, if it has a target, and leads to longer
+/// ones.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Node {
     pub(super) target: Option<Target>,
     pub(super) next: Level,
 }
 
-/// The effect of a rule on the descriptors that it matches.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Unlimited,
     Limited(Limited),
 }
 
-/// The key that descriptors count for.
 #[derive(Clone, Debug)]
 pub(super) struct Limited {
     pub(super) bucket: BucketOf,
@@ -44,31 +41,29 @@ pub(super) struct Limited {
     pub(super) refusal: RefusalForm,
 }
 
-/// A name that is written in the rule, or the value of the descriptor's entry at an index.
+/// A name that is written in the rule, or the index of the descriptor's entry with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BucketOf {
     Fixed(Box<str>),
     Entry(usize),
 }
 
-/// A tenant that is written in the rule, or the values of the descriptor's entries at some indexes.
+/// A tenant that is written in the rule, or the indexes of the descriptor's entries with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TenantOf {
     Fixed(Box<str>),
     Entries(Box<[usize]>),
 }
 
-/// The values that an entry must have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Values {
     Exactly(String),
-    /// All values that begin so.
     From(String),
     Any,
 }
 
 impl Level {
-    /// Arranges rules, of which no two are for the same values of a key.
+    /// Arranges rules. No two are for the same values of a key.
     pub(super) fn new(rules: impl IntoIterator<Item = (String, Values, Node)>) -> Self {
         let mut keys: HashMap<Box<str>, Choices, RandomState> = HashMap::default();
         for (key, values, node) in rules {
@@ -85,8 +80,8 @@ impl Level {
         Self { keys }
     }
 
-    /// Returns the effect of the rule for the entries of a descriptor, if they are consumed. Each entry goes to the most
-    /// precise rule, without a way back.
+    /// Returns the effect of the rule for the entries of a descriptor, if they are consumed. Each
+    /// entry selects the most precise rule, without backtracking.
     pub(super) fn find<'a>(&self, entries: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&Target> {
         let mut level = self;
         let mut target = None;
@@ -98,7 +93,8 @@ impl Level {
         target
     }
 
-    /// Returns the number of rules, nested ones included. Recursion is bounded by the depth of rules.
+    /// Returns the number of rules, nested ones included. Recursion is bounded by the depth of
+    /// rules.
     pub(super) fn count(&self) -> usize {
         let choices = self.keys.values();
         choices.flat_map(Choices::nodes).map(|node| 1 + node.next.count()).sum()
@@ -111,7 +107,8 @@ impl Choices {
         self.exact.values().chain(prefixes).chain(self.any.as_deref())
     }
 
-    /// Returns the rule for a value, or that of its longest prefix. Takes one look-up for each length of prefixes.
+    /// Returns the rule for a value, or for its longest prefix. Takes one look-up for each length
+    /// of prefixes.
     fn get(&self, value: &str) -> Option<&Node> {
         let longest = || self.prefixes.iter().rev().find_map(|(length, of)| of.get(value.get(..*length)?));
         self.exact.get(value).or_else(longest).or(self.any.as_deref())

@@ -1,4 +1,4 @@
-//! Bodies of requests, read whole within a bound on their size and a deadline.
+//! Bodies of requests, read completely within a bound on their size and a deadline.
 
 use std::time::Duration;
 
@@ -9,27 +9,22 @@ use tokio::time::timeout;
 
 use super::room;
 
-/// The longest time from the head of a request to the end of its body.
 const BODY_MAX: Duration = Duration::from_secs(10);
 
-/// The reason why a body was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BodyError {
-    /// It is larger than allowed.
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    /// Requests in progress take all the room that its connection may have.
+    /// The connection's requests in progress use all of its room.
     #[error("too many requests are in progress")]
     NoRoom,
-    /// It did not end in time.
     #[error("the body did not end within {} s", BODY_MAX.as_secs())]
     TooSlow,
-    /// The caller broke it off.
     #[error("the body broke off: {0}")]
     Broken(#[from] hyper::Error),
 }
 
-/// Reads a body of at most `max` bytes. One that came in one piece is not copied.
+/// Reads a body of at most `max` bytes. A body in one piece is not copied.
 ///
 /// # Errors
 /// When the body is larger, does not end within its deadline, or breaks off.

@@ -1,4 +1,5 @@
-//! HTTP/1.1 on the connections of a port. A caller that is slow, at any step of a request, is given up after a deadline.
+//! HTTP/1.1 on the connections of a port. A caller that is slow at any step of a request is dropped
+//! after a deadline.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -20,12 +21,12 @@ use super::room::Share;
 use super::turn::{InTurns, Turns};
 use super::{Caller, DRAIN_MAX, Port, Stream};
 
-/// The longest time that a connection waits for the head of a request, between requests too.
+/// Maximum time that a connection waits for the head of a request, between requests too.
 const HEAD_MAX: Duration = Duration::from_secs(75);
-/// The largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered first.
+/// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered
+/// first.
 pub(crate) async fn serve_http1<A, F>(port: Port, shutdown: CancellationToken, answer: A)
 where
     A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -35,7 +36,6 @@ where
     super::serve(port, shutdown, converse).await;
 }
 
-/// Answers the requests of one connection.
 async fn converse<A, F>(
     (stream, share): (Stream, Share),
     caller: Caller,
@@ -58,11 +58,12 @@ async fn converse<A, F>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        // Head and body of an answer in one write. Not `pipeline_flush`: it keeps the answer to a malformed head back.
+        // Head and body of an answer in one write. Not `pipeline_flush`: it keeps the answer to a
+        // malformed head back.
         .writev(false)
         .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone(), Some(head.clone()))), service);
     let mut connection = pin!(connection);
-    // An error is the caller's: it has gone, was too slow, or sent no HTTP.
+    // An error means that the caller disconnected, was too slow, or sent no HTTP.
     tokio::select! {
         _ = poll_fn(|context| turns.poll(&mut connection, context)) => return,
         () = closing.cancelled() => {}

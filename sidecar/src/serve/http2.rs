@@ -1,5 +1,5 @@
-//! HTTP/2 on the connections of a port, for gRPC. Streams, windows and headers are bounded, peers that are gone are found
-//! by pings, and a connection without requests ends after a while.
+//! HTTP/2 on the connections of a port, for gRPC. Streams, windows and headers are bounded, pings
+//! find dead peers, and a connection without requests ends after a while.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -20,23 +20,23 @@ use super::room::Share;
 use super::turn::{InTurns, Turns};
 use super::{Caller, DRAIN_MAX, Port, Stream};
 
-/// The most streams on one connection; a peer keeps further ones back.
+/// Maximum number of streams on one connection; a peer holds more back.
 pub(crate) const STREAMS_PER_CONNECTION_MAX: u32 = 256;
-/// The most requests of one turn that its peer gave up before they were read; with more the connection ends. Proxies give
-/// up late answers by the hundred if this process stalls, but of whole requests a turn has fewer.
+/// Maximum number of requests of one turn that their peer cancelled before they were read; with
+/// more the connection ends. Proxies cancel hundreds of requests if this process stalls, but a turn
+/// has fewer complete requests.
 const RESETS_PENDING_MAX: usize = 64;
-/// The largest header fields of a request, in bytes.
 const HEADER_BYTES_MAX: u32 = 16 * 1024;
-/// The most bytes of request bodies that one connection sends ahead of being read.
+/// Maximum bytes of request bodies that one connection sends ahead of being read.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// The interval of pings on a connection without traffic.
+/// Interval of pings on a connection without traffic.
 const PING_EVERY: Duration = Duration::from_secs(20);
-/// The longest time without an answer to a ping.
 const PING_MAX: Duration = Duration::from_secs(10);
-/// The longest time of a connection without a request, counted in whole periods.
+/// Maximum time of a connection without a request, counted in whole periods.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered first.
+/// Answers the requests of a port until `shutdown` is cancelled. Requests in progress are answered
+/// first.
 pub(crate) async fn serve_http2<A, F, B>(port: Port, shutdown: CancellationToken, answer: A)
 where
     A: Fn(Caller, Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -47,7 +47,6 @@ where
     super::serve(port, shutdown, converse).await;
 }
 
-/// Answers the requests of one connection.
 async fn converse<A, F, B>(
     (stream, share): (Stream, Share),
     caller: Caller,
@@ -80,7 +79,7 @@ async fn converse<A, F, B>(
         .keep_alive_timeout(PING_MAX)
         .serve_connection(TokioIo::new(InTurns::new(stream, turns.clone(), None)), service);
     let mut connection = pin!(connection);
-    // An error is the caller's: it has gone, or sent no HTTP/2.
+    // An error means that the caller disconnected, or sent no HTTP/2.
     tokio::select! {
         _ = poll_fn(|context| turns.poll(&mut connection, context)) => return,
         () = closing.cancelled() => {}

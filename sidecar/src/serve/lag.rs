@@ -1,5 +1,5 @@
-//! The lag of the process: how often a busy host lets it run late. Proxies do not wait for a sidecar that is late, and let
-//! their requests pass.
+//! The lag of the process: how often a busy host delays it. Proxies do not wait for a late sidecar,
+//! and let their requests pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// The interval of the looks at the clock.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// The delay from which a look is late: the least that a shipped configuration of a proxy waits.
+/// Delay that counts as late: the minimum that a shipped configuration of a proxy waits.
 const LATE_FROM: Duration = Duration::from_millis(20);
 
-/// Counts of looks at the clock. Clones share them.
+/// Counts of checks of the clock. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lag {
     in_time: Arc<AtomicU64>,
@@ -20,7 +19,6 @@ pub(crate) struct Lag {
 }
 
 impl Lag {
-    /// Looks at the clock until it is dropped.
     pub(crate) async fn watch(self) {
         let mut due = Instant::now();
         loop {
@@ -30,7 +28,8 @@ impl Lag {
         }
     }
 
-    /// Counts a look that came `late`, and those that it replaces. Returns the time for which those were due.
+    /// Counts a check that was `late`, and the checks that it replaces. Returns the total time that
+    /// these cover.
     fn on_look(&self, late: Duration) -> Duration {
         let replaced = u32::try_from(late.as_millis() / LOOK_EVERY.as_millis()).unwrap_or(u32::MAX);
         match late < LATE_FROM {
@@ -40,7 +39,6 @@ impl Lag {
         LOOK_EVERY * replaced
     }
 
-    /// The looks so far, with the value of the label `late`.
     pub(crate) fn counts(&self) -> [(&'static str, u64); 2] {
         [("false", &self.in_time), ("true", &self.late)]
             .map(|(late, count)| (late, count.load(Ordering::Relaxed)))

@@ -1,5 +1,6 @@
-//! The ports: listens on TCP and on Unix sockets, with TLS beyond loopback, and bounds the connections in number and
-//! in time. What is spoken on them is given by the caller: HTTP/1.1, or HTTP/2 for gRPC.
+//! The ports: listens on TCP and on Unix sockets, with TLS beyond loopback, and bounds the
+//! connections in number and in time. The caller provides the protocol: HTTP/1.1, or HTTP/2 for
+//! gRPC.
 
 mod body;
 mod http1;
@@ -39,54 +40,47 @@ pub(crate) use self::sockets::UnixSockets;
 pub(crate) use self::unix::UnixSocket;
 pub use self::unix::UnixSocketError;
 
-/// The bytes of a connection: TCP, TLS or a Unix socket.
 pub(crate) type Stream = Box<dyn Bytes + Send + Unpin>;
 
-/// Bytes that are read and written.
 pub(crate) trait Bytes: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite> Bytes for T {}
 
-/// The longest time of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The longest time that the requests in progress have at the end of a connection.
+/// Maximum time for the requests in progress at the end of a connection.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// The pause after a failure to accept: descriptors or memory ran out.
+/// Pause after a failure to accept: descriptors or memory ran out.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 
-/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// Its address; a loopback address for Unix sockets.
+    /// A loopback address for Unix sockets.
     pub(crate) from: IpAddr,
-    /// True if its requests need a token: it came by TCP to a port beyond loopback.
+    /// True if its requests need a token: it connected by TCP to a port beyond loopback.
     pub(crate) needs_token: bool,
 }
 
-/// The protection of the TCP connections of a port.
 #[derive(Clone, Debug)]
 pub(crate) enum Protection {
     /// Plaintext, on loopback or by `--insecure`.
     Plain,
     /// TLS with a certificate of the peer.
     Mutual(Certificates),
-    /// TLS without one.
     Tls(Certificates),
 }
 
-/// A port that is listened on.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) tcp: TcpListener,
     pub(crate) unix: Option<UnixSocket>,
     pub(crate) connections: Connections,
     pub(crate) protection: Protection,
-    /// True if requests over TCP need a token.
     pub(crate) needs_token: bool,
     pub(crate) room: Room,
 }
 
-/// Accepts connections until `shutdown` is cancelled, and lets `converse` answer each. Ends when all have ended.
+/// Accepts connections until `shutdown` is cancelled, and lets `converse` answer each. Returns when
+/// all have ended.
 async fn serve<C, F>(port: Port, shutdown: CancellationToken, converse: C)
 where
     C: Fn((Stream, Share), Caller, CancellationToken) -> F + Clone + Send + Sync + 'static,
@@ -97,7 +91,7 @@ where
     let converse = move |stream, caller, closing| converse((stream, room.share()), caller, closing);
     let tcp = accept_tcp(tcp, connections, (protection, needs_token), &tasks, &shutdown, converse.clone());
     let unix = async {
-        // The file goes as soon as no connection is accepted any more.
+        // The file is removed as soon as no connection is accepted.
         if let Some(unix) = unix {
             accept_unix(&unix, &tasks, &shutdown, converse).await;
         }
@@ -195,7 +189,7 @@ async fn handshake(stream: TcpStream, protection: &Protection) -> Result<Stream,
     accepted.unwrap_or_else(late).map(|stream| Box::new(stream) as Stream)
 }
 
-/// Returns true if the address is one that other machines reach.
+/// Returns true if other machines can reach the address.
 pub(crate) fn is_beyond_loopback(address: SocketAddr) -> bool {
     !plimsoll_core::exchange::is_loopback(address.ip())
 }

@@ -1,21 +1,22 @@
-//! The connections that each port may have, within the descriptors of the process.
+//! The limits of connections of each port, within the descriptors of the process.
 
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::Connections;
 
 use super::{Lag, Room};
 
-/// The most TCP connections of the rate limit service, of which one address has half at most.
+/// Maximum number of TCP connections of the rate limit service. One address may have half of them.
 const RLS_CONNECTIONS_MAX: usize = 512;
-/// The most TCP connections of HTTP checks, of which one address has half at most.
+/// Maximum number of TCP connections of HTTP checks. One address may have half of them.
 const HTTP_CONNECTIONS_MAX: usize = 2_048;
-/// The most connections of the admin port, of which one address has half at most.
+/// Maximum number of connections of the admin port. One address may have half of them.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 
-/// The most connections of a port over its Unix socket; further ones wait in the accept queue.
+/// Maximum number of connections of a port over its Unix socket; more wait in the accept queue.
 const UNIX_CONNECTIONS_MAX: usize = 256;
 
-/// The TCP connections of all ports, the room of their requests, and how late these run. Clones share the counts.
+/// TCP connections of all ports, the room of their requests, and their lag. Clones share the
+/// counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Ports {
     pub(crate) rls: Connections,
@@ -39,7 +40,8 @@ impl Ports {
     }
 }
 
-/// Returns the most connections of one Unix socket: at most an eighth of the descriptors.
+/// Returns the maximum number of connections of one Unix socket: at most an eighth of the
+/// descriptors.
 pub(super) fn unix_connections_max() -> usize {
     UNIX_CONNECTIONS_MAX.min(part_of_descriptors(8))
 }

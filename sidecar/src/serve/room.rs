@@ -1,39 +1,37 @@
-//! One bound on the memory of requests in progress, on all connections of a process. A connection leaves
-//! free several times what it has, so that greedy ones cannot keep the others out.
+//! One bound on the memory of requests in progress, on all connections of a process. A connection
+//! leaves several times its own part free, so that greedy connections cannot keep the others out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Response, StatusCode};
 
-/// The most bytes of requests in progress, on all connections of all ports.
+/// Maximum bytes of requests in progress, on all connections of all ports.
 const OPEN_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// The bytes that a request counts for in addition to its body: its head, its stream and its task.
+/// Bytes of a request in addition to its body: its head, its stream and its task.
 const REQUEST_BYTES: usize = 8 * 1024;
 
-/// A connection leaves free at least this many times what it has.
+/// A connection leaves at least this many times its own part free.
 const LEFT: usize = 6;
 
 tokio::task_local! {
-    /// The request that a task answers.
     static OPEN: Open;
 }
 
-/// The bytes of the requests in progress. Clones share them.
+/// Bytes of the requests in progress. Clones share the count.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     max: usize,
     used: Arc<AtomicUsize>,
 }
 
-/// The part of one connection. Clones share it.
+/// Part of one connection. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
     room: Room,
     used: Arc<AtomicUsize>,
 }
 
-/// A request in progress, or the head of the next one.
 #[derive(Debug)]
 pub(super) struct Open {
     share: Share,
@@ -68,7 +66,7 @@ impl Share {
         B: Default,
     {
         let open = self.open();
-        // A request that is refused takes no more than this pointer.
+        // A refused request takes no more than this pointer.
         let answer = open.add(REQUEST_BYTES).then(|| Box::pin(OPEN.scope(open, answer)));
         async {
             match answer {
@@ -84,7 +82,6 @@ impl Share {
 }
 
 impl Open {
-    /// Gives all bytes back.
     pub(super) fn clear(&self) {
         let bytes = self.bytes.swap(0, Ordering::Relaxed);
         for used in [&self.share.used, &self.share.room.used] {
@@ -109,7 +106,8 @@ impl Drop for Open {
     }
 }
 
-/// Counts bytes of a body for the request that the current task answers. Returns false if its connection has no room.
+/// Counts bytes of a body for the request of the current task. Returns false if its connection has
+/// no room.
 pub(super) fn hold(bytes: usize) -> bool {
     OPEN.try_with(|open| open.add(bytes)).unwrap_or(true)
 }

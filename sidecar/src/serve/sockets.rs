@@ -6,12 +6,9 @@ use std::path::Path;
 
 use super::{UnixSocket, UnixSocketError};
 
-/// The file of the Unix socket of the rate limit service.
 const RLS_SOCKET: &str = "rls.sock";
-/// The file of the Unix socket of checks over HTTP.
 const HTTP_SOCKET: &str = "http.sock";
 
-/// The Unix sockets of a sidecar.
 #[derive(Debug, Default)]
 pub(crate) struct UnixSockets {
     pub(crate) rls: Option<UnixSocket>,
@@ -19,7 +16,7 @@ pub(crate) struct UnixSockets {
 }
 
 impl UnixSockets {
-    /// Listens in a directory, which is made, but none above it. Blocks for a moment.
+    /// Listens in a directory, which is created if its parent exists. Blocks for a moment.
     ///
     /// # Errors
     /// When a socket cannot be listened on.

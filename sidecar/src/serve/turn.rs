@@ -1,5 +1,6 @@
-//! Turns of connections: each reads a little, and lets its requests and other connections run before it
-//! reads more. Otherwise a peer that opens and resets streams as fast as it can piles up tasks, and no one else runs.
+//! Turns of connections: each reads a little, and lets its requests and other connections run
+//! before it reads more. Otherwise a peer that opens and resets streams as fast as possible piles
+//! up tasks, and nothing else runs.
 
 use std::io;
 use std::pin::Pin;
@@ -14,30 +15,25 @@ use super::Stream;
 use super::http2::STREAMS_PER_CONNECTION_MAX;
 use super::room::Open;
 
-/// The most bytes that a connection reads in one turn.
 const TURN_BYTES: u64 = 4 * 1024;
 
-/// The turns of one connection. Clones share them.
+/// Turns of one connection. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes that are left to read in this turn.
     left: AtomicU64,
-    /// Requests that have begun and were not answered.
     running: AtomicUsize,
     reader: AtomicWaker,
 }
 
-/// A request that was not answered yet.
 pub(super) struct Running(Turns);
 
-/// A connection that reads in turns.
 pub(super) struct InTurns {
     stream: Take<Stream>,
     turns: Turns,
-    /// What was read for a request over HTTP/1.1 that has not begun.
+    /// Bytes read for a request over HTTP/1.1 that has not begun.
     head: Option<Arc<Open>>,
 }
 
@@ -48,7 +44,6 @@ impl InTurns {
 }
 
 impl Turns {
-    /// Polls a connection for one turn.
     pub(super) fn poll<F: Future + Unpin>(
         &self,
         connection: &mut F,
@@ -63,7 +58,8 @@ impl Turns {
         Running(self.clone())
     }
 
-    /// Returns true if more requests run than a peer may have streams: it has reset some, and these are about to end.
+    /// Returns true if more requests run than a peer may have streams: it has reset some, and these
+    /// are about to end.
     fn is_behind(&self) -> bool {
         self.0.running.load(Ordering::Acquire) > STREAMS_PER_CONNECTION_MAX as usize
     }

@@ -1,5 +1,5 @@
-//! Unix sockets by their files: a file that no process listens on is taken over, one in use is an error, and the file
-//! is removed at the end.
+//! Unix sockets by their files: a file that no process listens on is taken over, a used file is an
+//! error, and the file is removed at the end.
 
 use std::fs;
 use std::io;
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
 
-/// The permissions of a socket: its owner and group may connect.
+/// Owner and group may connect.
 const MODE: u32 = 0o660;
 
-/// A Unix socket that is listened on. Dropping it removes its file.
+/// Unix socket with a listener. Dropping it removes its file.
 #[derive(Debug)]
 pub(crate) struct UnixSocket {
     pub(super) listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of the file, by which another process's file is told apart.
+    /// Device and inode of the file, to recognise another process's file.
     file: (u64, u64),
 }
 
-/// The reason why a Unix socket cannot be listened on.
+/// Reason why a Unix socket cannot be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum UnixSocketError {
     /// Another process listens on it.
@@ -30,15 +30,15 @@ pub enum UnixSocketError {
          --sockets DIR", .0.display()
     )]
     InUse(PathBuf),
-    /// The path is that of another kind of file, which is not removed.
+    /// The path is another kind of file, which is not removed.
     #[error("{} is not a socket: remove it, or give another directory with --sockets DIR", .0.display())]
     NotASocket(PathBuf),
     /// The operating system refuses it.
     #[error("cannot listen on the socket {}: {source}; give another directory with --sockets DIR", .path.display())]
     System {
-        /// The path of the socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// The error of the operating system.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -61,7 +61,6 @@ impl UnixSocket {
         }
     }
 
-    /// Returns the path of its file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -69,7 +68,7 @@ impl UnixSocket {
 
 impl Drop for UnixSocket {
     fn drop(&mut self) {
-        // The file of a process that took the path over stays.
+        // If another process took the path over, its file stays.
         if identity(&self.path).is_ok_and(|file| file == self.file) {
             let _ = fs::remove_file(&self.path);
         }

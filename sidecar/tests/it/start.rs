@@ -1,4 +1,5 @@
-//! Arguments and files with which a sidecar does not start: each error names the flag and is one of usage.
+//! Arguments and files that prevent the start of a sidecar: each error names the flag and is a
+//! usage error.
 
 use std::path::Path;
 
@@ -15,7 +16,6 @@ pub(crate) fn parsed(flags: &[&str]) -> Args {
     Command::try_parse_from([&["sidecar"], flags].concat()).unwrap().args
 }
 
-/// Returns the error of a start, and whether it is one of usage.
 fn refused(flags: &[&str]) -> (String, bool) {
     let error = Sidecar::new(&parsed(flags)).unwrap_err();
     let source = std::iter::successors(std::error::Error::source(&error), |error| error.source());

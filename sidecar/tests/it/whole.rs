@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::start::parsed;
 
-/// The flags of a sidecar that does not wait for policies.
+/// Does not wait for policies.
 const NOW: [&str; 2] = ["--ready-within", "0s"];
 
 struct Running {
@@ -26,7 +26,7 @@ struct Running {
     served: JoinHandle<Result<(), plimsoll_sidecar::Error>>,
 }
 
-/// Starts a sidecar of this name; two of one name cannot run in one process.
+/// Starts a sidecar of this name; two with one name cannot run in one process.
 async fn start(name: &str, sockets: &Path, more: &[&str]) -> Running {
     let parent = ["--aggregator", "http://127.0.0.1:1"];
     let flags = [&["--name", name, "--sockets", sockets.to_str().unwrap()], &parent[..], more].concat();
@@ -47,7 +47,6 @@ async fn start(name: &str, sockets: &Path, more: &[&str]) -> Running {
 }
 
 impl Running {
-    /// Waits until the ports are open, or the start has failed.
     async fn opened(self) -> Self {
         while !self.served.is_finished() && !self.ready().await {
             tokio::task::yield_now().await;
@@ -60,7 +59,6 @@ impl Running {
     }
 }
 
-/// Sends a request, and returns the whole answer.
 async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, head: &str) -> String {
     let request = format!("{head}\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -89,7 +87,7 @@ async fn every_port_answers_and_the_counts_are_shown() {
     let closed = "GET /check HTTP/1.1\r\nx-plimsoll-bucket: closed";
     let mut refused = ask(running.http, closed).await;
     let mut allowed = 2;
-    // The rate holds once the feed has begun.
+    // The rate is applied once the feed has begun.
     while refused.starts_with("HTTP/1.1 200") {
         allowed += 1;
         refused = ask(running.http, closed).await;

@@ -6,23 +6,23 @@ use std::path::Path;
 use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, ScenarioError, judged, run};
 
-/// The numbers of names; `None` for names that are never used twice.
+/// Numbers of names; `None` for names that are never used twice.
 pub(crate) const NAMES: [Option<u32>; 9] =
     [Some(1), Some(10), Some(100), Some(500), Some(1_000), Some(3_000), Some(10_000), Some(100_000), None];
-/// The loads of the names, as multiples of the limit.
+/// Loads of the names, as multiples of the limit.
 pub(crate) const OFFERED: [f64; 4] = [1.05, 1.65, 3.0, 10.0];
-/// The limits in requests/s.
+/// Limits in requests/s.
 pub(crate) const LIMITS: [u32; 4] = [20, 100, 1_000, 10_000];
 const CLIENTS: [u32; 2] = [1, 20];
 const TICKS_MS: [u32; 2] = [500, 250];
-/// The time in which only the tiers run, in seconds.
+/// Seconds without traffic at the start.
 const QUIET_S: u32 = 10;
-/// The highest load that runs for the whole time, in requests/s.
+/// Highest load that runs for the whole time, in requests/s.
 const LONG_RPS: f64 = 30_000.0;
 const LONG_S: u32 = 40;
 const SHORT_S: u32 = 30;
 
-/// The traffic next to the names.
+/// Traffic next to the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
     Nothing,
@@ -32,7 +32,6 @@ pub(crate) enum Beside {
     Heavy,
 }
 
-/// One cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
     pub(crate) names: Option<u32>,
@@ -44,17 +43,15 @@ pub(crate) struct Cell {
     tick_ms: u32,
 }
 
-/// The figures of one run of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
     /// Admitted / min(limit, offered) from 3 s after the traffic's start on, and from 10 s on.
     pub(crate) ratio_3s: f64,
     pub(crate) ratio_10s: f64,
-    /// The largest number of requests admitted in a second, from 3 s on, as a multiple of the limit.
+    /// Maximum number of requests admitted in a second, from 3 s on, as a multiple of the limit.
     pub(crate) worst_1s: f64,
 }
 
-/// Returns all cells.
 pub(crate) fn all() -> Vec<Cell> {
     let mut cells = Vec::new();
     for names in NAMES {
@@ -63,7 +60,7 @@ pub(crate) fn all() -> Vec<Cell> {
                 for beside in [Beside::Nothing, Beside::Listed, Beside::Heavy] {
                     for (clients, tick_ms) in CLIENTS.into_iter().flat_map(|n| TICKS_MS.map(|tick| (n, tick)))
                     {
-                        // By turns, with any number of clients and any tick.
+                        // Zones, clients and ticks alternate.
                         let zones = if (cells.len() + cells.len() / 4) % 2 == 0 { 1 } else { 3 };
                         cells.push(Cell { names, offered, limit, clients, zones, beside, tick_ms });
                     }
@@ -75,7 +72,7 @@ pub(crate) fn all() -> Vec<Cell> {
 }
 
 impl Cell {
-    /// The name, without commas.
+    /// Has no commas.
     pub(crate) fn name(&self) -> String {
         let Self { offered, limit, clients, zones, beside, tick_ms, .. } = self;
         let names = self.names.map_or("once".to_owned(), |names| names.to_string());
@@ -135,7 +132,6 @@ impl Cell {
         Ok(Figures { ratio_3s: ratio(3), ratio_10s: ratio(10), worst_1s: figure(3, "worst_1s") })
     }
 
-    /// Returns what is out of bounds; a figure without a value is.
     pub(crate) fn faults(&self, figures: Figures) -> Vec<String> {
         let Figures { ratio_3s, ratio_10s, worst_1s } = figures;
         let small = self.limit <= 20;

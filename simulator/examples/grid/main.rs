@@ -1,9 +1,10 @@
-//! Runs the grid of any number of names at any load and prints the worst figures as a table: `cargo run --release -p
-//! plimsoll-simulator --example grid -- --threads 2`.
+//! Runs the grid of any number of names at any load and prints the worst figures as a table: `cargo
+//! run --release -p plimsoll-simulator --example grid -- --threads 2`.
 //!
-//! Each run appends a line to `target/grid.csv`, and a run found there is not repeated: delete the file after a
-//! change of the code. `--shard 1/4` runs a quarter of the grid, `--out FILE` names another file, and `--only WORDS`
-//! runs the cells whose names contain the words. Exit code 1: a figure is out of bounds.
+//! Each run appends a line to `target/grid.csv`, and a run found there is not repeated: delete the
+//! file after a change of the code. `--shard 1/4` runs a quarter of the grid, `--out FILE` names
+//! another file, and `--only WORDS` runs the cells with these words in their names. Exit code 1: a
+//! figure is out of bounds.
 
 mod cells;
 
@@ -19,16 +20,13 @@ use std::time::Instant;
 
 use cells::{Cell, Figures, LIMITS, OFFERED, all};
 
-/// The seeds of each cell.
 const SEEDS: u64 = 3;
 
-/// The figures of runs by cell and seed.
 type Results = BTreeMap<(String, u64), Figures>;
 
-/// The arguments.
 struct Options {
     threads: usize,
-    /// The number of this part of the grid, and of all parts.
+    /// Number of this part of the grid, and number of parts.
     shard: (usize, usize),
     out: PathBuf,
     only: String,
@@ -68,7 +66,6 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(report(&done))
 }
 
-/// Prints the worst figures and what is out of bounds.
 fn report(done: &[(Cell, Figures)]) -> ExitCode {
     println!(
         "\n| L | offered, L | runs | admitted from 10 s on | from 3 s on | worst second | out of bounds |"
@@ -103,7 +100,7 @@ fn report(done: &[(Cell, Figures)]) -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Reads the results of earlier runs. A line that was cut off counts for nothing.
+/// Reads the results of earlier runs. Ignores a line that was cut off.
 fn read(path: &Path) -> Result<Results, Box<dyn Error>> {
     let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
     let row = |line: &str| {

@@ -1,4 +1,5 @@
-//! The callers of the clients: they send the scripted requests of each step and retry after refusals.
+//! The callers of the clients: they send the scripted requests of each step and retry after
+//! refusals.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +13,33 @@ use crate::rng::{Purpose, generator};
 use crate::scenario::{Scenario, Traffic};
 use crate::traffic::{Arrivals, Groups, NameSource, ParetoSource, Per, Phase, Planned, parts};
 
-/// The callers of all clients, and the counts of their requests.
 pub(crate) struct Callers<'a> {
     scenario: &'a Scenario,
-    /// By client: when it joins, in seconds, and its zone.
+    /// By client: its join time in seconds, and its zone.
     members: Vec<(f64, u32)>,
     arrivals_rng: SmallRng,
     retries_rng: SmallRng,
     sources_rng: SmallRng,
     names_rng: SmallRng,
-    /// Pareto sources by entry of `traffic` and client; a single one where all clients are on together.
+    /// Pareto sources by entry of `traffic` and client; a single one if all clients are on
+    /// together.
     sources: Vec<Vec<ParetoSource>>,
-    /// The groups of arrivals by entry of `traffic`, with their phases by client.
+    /// Groups of arrivals by entry of `traffic`, with their phases by client.
     groups: Vec<Option<(Groups, Vec<Phase>)>>,
-    /// The names by entry of `traffic`.
     names: Vec<Option<NameSource>>,
-    /// The requests of clients whose callers are stalled.
     owed: BTreeMap<u32, Vec<Request>>,
     retries: Planned<(u32, Request)>,
-    /// Requests in flight by client and entry of `traffic`, where their number is limited, and their ends.
+    /// Requests in flight by client and entry of `traffic`, if their number is limited, and their
+    /// ends.
     in_flight: BTreeMap<(u32, u32), u32>,
     answers: Planned<(u32, u32)>,
-    /// The counts by bucket, in the scenario's order.
     pub(super) series: Vec<Series>,
     /// Scratch: one client's requests in one step.
     queue: Vec<Request>,
 }
 
-/// One entry of `traffic` in one step: the arrivals at a client that the entry's share names first, and at
-/// any other.
+/// One entry of `traffic` in one step: the arrivals at a client that the entry's share names first,
+/// and at any other.
 struct Offer<'a> {
     traffic: &'a Traffic,
     first: u32,
@@ -81,7 +80,6 @@ impl<'a> Callers<'a> {
         }
     }
 
-    /// Sends the requests of one step and counts the answers.
     pub(crate) fn step(&mut self, step: usize, world: &mut World<'_>, trace: &mut TraceHash) {
         let begins = step as f64 * BIN_S;
         let middle = begins + BIN_S / 2.0;
@@ -147,7 +145,7 @@ impl<'a> Callers<'a> {
         }
     }
 
-    /// Plans what follows an answer: a retry, or the end of the request.
+    /// Plans the next step after an answer: a retry, or the end of the request.
     fn end(&mut self, step: usize, client: u32, request: Request, traffic: &Traffic, answer: Answer) {
         let retry = traffic.retry.as_ref().filter(|_| answer == Answer::Refused);
         if let Some(wait) = retry.and_then(|retry| retry.wait(request.attempt, &mut self.retries_rng)) {
@@ -161,7 +159,6 @@ impl<'a> Callers<'a> {
         }
     }
 
-    /// Frees the caller of a request that has its last answer.
     fn answered(&mut self, client: u32, entry: u32) {
         if let Some(in_flight) = self.in_flight.get_mut(&(client, entry)) {
             *in_flight -= 1;
@@ -177,7 +174,6 @@ impl<'a> Callers<'a> {
         self.scenario.faults.iter().any(|fault| fault.takes_load(client, zone, t))
     }
 
-    /// Adds this step's requests of a client to the queue, in random order.
     fn arrive(&mut self, client: u32, offers: &[Offer<'_>], begins: f64) {
         let zone = self.members[client as usize].1;
         for (entry, offer) in offers.iter().enumerate().filter(|(_, offer)| offer.traffic.is_of(zone)) {

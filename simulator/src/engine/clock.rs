@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-/// Microseconds in a second.
 const SECOND: f64 = 1e6;
 
-/// A point of virtual time, in microseconds since the run began. The settling phase before the scenario's
-/// time zero is part of the run.
+/// Microseconds since the run began. The settling phase before the scenario's time zero is part of
+/// the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SimTime(pub(crate) u64);
 
@@ -18,17 +17,18 @@ impl SimTime {
     }
 }
 
-/// Converts seconds to microseconds. The checks of a scenario reject negative and absurd spans.
+/// The checks of a scenario reject negative and absurd spans.
 pub(crate) fn micros(seconds: f64) -> u64 {
     (seconds * SECOND).round() as u64
 }
 
-/// Converts a duration to microseconds, at least 1: an event that plans its own successor must advance time.
+/// Converts a duration to microseconds, at least 1: an event that plans its own successor must
+/// advance time.
 pub(crate) fn micros_of(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
-/// The monotonic clock of one process. It starts at the process's birth with an offset of its own, so that
+/// Monotonic clock of one process. It starts at the process's birth with its own offset, so that
 /// code which compares the clocks of two processes fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProcessClock {
@@ -47,7 +47,6 @@ impl ProcessClock {
         MonoTime::from_micros(((now.0 - self.birth.0) as f64 * self.pace).round() as u64 + self.offset)
     }
 
-    /// Returns the microseconds until this clock has advanced by a span.
     pub(crate) fn wait(&self, span: Duration) -> u64 {
         ((micros_of(span) as f64 / self.pace).round() as u64).max(1)
     }

@@ -1,10 +1,9 @@
-//! A queue of future events, ordered by time; events at one time keep the order in which they were planned.
+//! A queue of future events, ordered by time; events at one time keep the order of their planning.
 
 use std::collections::BTreeMap;
 
 use crate::engine::clock::SimTime;
 
-/// Future events, by time and number.
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
     events: BTreeMap<(SimTime, u64), E>,

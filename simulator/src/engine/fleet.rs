@@ -1,5 +1,4 @@
-//! The processes of the fleet. This is the one place that knows how to construct and tick each tier's state
-//! machine.
+//! The processes of the fleet. Only this module constructs and ticks the tiers' state machines.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -21,14 +20,12 @@ use crate::results::Answer;
 use crate::rng::{Purpose, derive, span};
 use crate::scenario::{Scenario, TargetBucket, Traffic};
 
-/// The period of an aggregator's fast loop.
 pub(crate) const ZONE_TICK: Duration = Duration::from_millis(100);
-/// The largest difference between the clocks of two processes: about a day.
+/// Maximum difference between the clocks of two processes: about a day.
 const CLOCKS_APART_US: u64 = 100_000_000_000;
-/// The time of day at the start of a run, in seconds since 1970; boosts end by it.
+/// Time of day at the start of a run, in seconds since 1970; boosts use it for their ends.
 const UNIX_START_S: i64 = 1_800_000_000;
 
-/// Creates processes.
 #[derive(Debug)]
 pub(crate) struct Fleet<'a> {
     scenario: &'a Scenario,
@@ -36,37 +33,34 @@ pub(crate) struct Fleet<'a> {
     keys_max: usize,
 }
 
-/// A running controller.
 #[derive(Debug)]
 pub(crate) struct Controller {
     pub(crate) brain: Brain,
     pub(crate) clock: ProcessClock,
 }
 
-/// A running aggregator.
 #[derive(Debug)]
 pub(crate) struct Aggregator {
     pub(crate) zone: Zone,
     pub(crate) clock: ProcessClock,
 }
 
-/// A running client: a service's limiter, and the subscription that updates it.
+/// A service's limiter, and the subscription that updates it.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) subscription: Subscription,
     pub(crate) clock: ProcessClock,
     shard: Shard,
-    /// What the requests of each entry of `traffic` are decided for.
     targets: Vec<Target>,
 }
 
-/// What the requests of one entry of `traffic` are decided for.
+/// Key for the decisions on one entry of `traffic`.
 #[derive(Debug)]
 struct Target {
     bucket: BucketHandle,
-    /// The name of the tenant, or the last name that a request gave.
+    /// Name of the tenant, or the last name in a request.
     name: String,
-    /// The bytes that all names have in common.
+    /// Length of the common prefix of all names.
     prefix: usize,
     cost: u32,
     /// Keeps the tenant's key from eviction.
@@ -76,10 +70,11 @@ struct Target {
 impl<'a> Fleet<'a> {
     pub(crate) fn new(scenario: &'a Scenario, seed: u64) -> Self {
         let offered: usize = scenario.buckets.iter().map(|bucket| bucket.tenants.len() + 1).sum();
-        // Listed tenants have directives of their own, with or without traffic.
+        // Listed tenants have their own directives, with or without traffic.
         let listed = scenario.policy.tenants().count() * scenario.buckets.len();
         let named = scenario.traffic.iter().filter_map(|traffic| traffic.names);
-        // A service that knows of many tenants sets so many keys that more than half of them stay free, up to the maximum.
+        // A service that knows of many tenants sets so many keys that more than half of them stay
+        // free, up to the maximum.
         let of_names = named.map(|names| names.counted().unwrap_or_default() as usize * 9 / 4);
         let of_names = of_names.reduce(|sum, more| sum + more);
         let room = of_names.map_or(8, |keys| keys.clamp(KEYS_MAX_DEFAULT, 100_000));
@@ -107,7 +102,7 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Creates a controller that starts from the durable state and the policy alone.
+    /// Creates a controller that starts only from the durable state and the policy.
     pub(crate) fn controller(
         &self,
         now: SimTime,
@@ -124,7 +119,7 @@ impl<'a> Fleet<'a> {
         controller
     }
 
-    /// Creates an aggregator without any state. Every process of one zone has the same name.
+    /// Creates an aggregator without any state. All processes of one zone have the same name.
     pub(crate) fn aggregator(
         &self,
         now: SimTime,
@@ -139,7 +134,6 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Creates a client without any directives.
     pub(crate) fn client(
         &self,
         now: SimTime,
@@ -169,14 +163,13 @@ impl<'a> Fleet<'a> {
 }
 
 impl Controller {
-    /// Applies the law and saves the durable state.
     pub(crate) fn tick(&mut self, now: SimTime) {
         let unix_s = UNIX_START_S + i64::try_from(now.0 / 1_000_000).unwrap_or(i64::MAX);
         self.brain.on_tick(self.clock.read(now), unix_s);
         self.save();
     }
 
-    /// Saves the durable state at once: the simulation has no disk.
+    /// Saves the durable state immediately: the simulation has no disk.
     pub(crate) fn save(&mut self) {
         if let Some((number, _)) = self.brain.unsaved() {
             self.brain.on_saved(number);
@@ -185,7 +178,6 @@ impl Controller {
 }
 
 impl Client {
-    /// Decides a request.
     #[inline]
     pub(crate) fn decide(&mut self, request: Request) -> Answer {
         let Some(target) = self.targets.get_mut(request.entry as usize) else { return Answer::Admitted };

@@ -6,7 +6,7 @@ use super::world::{Child, Event, Port, World};
 use crate::rng::span;
 use crate::scenario::{Fault, FaultKind};
 
-/// The time after which both ends close a stream whose link is cut, in microseconds.
+/// Time until both ends close a stream over a cut link, in microseconds.
 const KEEPALIVE_US: u64 = 3_000_000;
 
 impl World<'_> {
@@ -67,7 +67,6 @@ impl World<'_> {
         self.queue.plan(now.plus(wait), Event::BrainTick { life });
     }
 
-    /// Gives the controller the policy that a change has put into its files.
     pub(crate) fn reload(&mut self, now: SimTime) {
         let policy = self.scenario.policy_at(self.seconds(now));
         let Some(controller) = &mut self.controller.process else { return };
@@ -86,7 +85,8 @@ impl World<'_> {
         self.queue.plan(now.plus(wait), Event::ZoneTick { zone, life });
     }
 
-    /// Plans a connection attempt of a child without a stream, at a random time within a span in seconds.
+    /// Plans a connection attempt of a child without a stream, at a random time within a span in
+    /// seconds.
     fn reconnect(&mut self, now: SimTime, child: Child, (from, to): (f64, f64)) {
         let Port { life, uplink, .. } = *self.port(child);
         let connected = uplink.is_some_and(|stream| self.streams[stream].parent_open);
@@ -103,7 +103,6 @@ impl World<'_> {
         }
     }
 
-    /// Returns the children whose links to their parents a fault cuts.
     fn cut_by(&self, fault: Fault) -> Vec<Child> {
         match fault.kind {
             FaultKind::ControllerDown if fault.keep_state => self.children(None),
@@ -170,8 +169,8 @@ impl World<'_> {
         }
     }
 
-    /// Ends the streams of a process that stands still for longer than its peers wait: they notice after that time,
-    /// and the process at the end of its pause.
+    /// Ends the streams of a process that pauses for longer than its peers wait: they notice after
+    /// that time, and the process at the end of its pause.
     fn pauses(&mut self, now: SimTime, process: Option<Child>, fault: Fault) {
         let noticed = now.plus(KEEPALIVE_US);
         let until = fault.until_s.map(|until| self.zero.plus(micros(until)));

@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use crate::engine::clock::SimTime;
 use crate::rng::{span, unit};
 
-/// The quality of a direction: delay and jitter in microseconds, loss as a probability.
+/// Delay and jitter in microseconds, loss as a probability.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quality {
     pub(crate) delay: u64,
@@ -17,17 +17,16 @@ pub(crate) struct Quality {
     pub(crate) loss: f64,
 }
 
-/// A direction of a stream.
 #[derive(Debug)]
 pub(crate) struct Link<M> {
     quality: Quality,
     last: SimTime,
     in_flight: VecDeque<M>,
-    /// The content of lost messages, which the next delivered message carries.
+    /// Content of lost messages, which the next delivered message carries.
     lost: Option<M>,
 }
 
-/// A message whose content survives in the next one.
+/// A message with content that survives in the next one.
 pub(crate) trait Carried {
     /// Returns `later` with the content of `self`, which was lost.
     fn carried_by(self, later: Self) -> Self;
@@ -38,8 +37,8 @@ impl<M: Carried> Link<M> {
         Self { quality, last: SimTime::default(), in_flight: VecDeque::new(), lost: None }
     }
 
-    /// Sends a message and returns the time of its arrival, or `None` if it is lost. A `cut` loses every
-    /// message.
+    /// Sends a message and returns the time of its arrival, or `None` if it is lost. A `cut` loses
+    /// every message.
     pub(crate) fn send(
         &mut self,
         now: SimTime,
@@ -61,7 +60,6 @@ impl<M: Carried> Link<M> {
         Some(self.last)
     }
 
-    /// Removes and returns the message that arrives now.
     pub(crate) fn take(&mut self) -> Option<M> {
         self.in_flight.pop_front()
     }

@@ -21,20 +21,16 @@ use world::World;
 use crate::results::{BIN_S, Run, TraceHash};
 use crate::scenario::Scenario;
 
-/// A step in microseconds.
 const STEP_US: u64 = 10_000;
-/// Steps before a scenario's time zero, in which the tiers connect; none if the scenario starts the tiers
-/// itself.
+/// Steps before a scenario's time zero, during which the tiers connect; none if the scenario starts
+/// the tiers itself.
 const SETTLING_STEPS: u64 = 300;
 
-/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
-    /// The entry of `traffic`.
     entry: u32,
     /// Attempts so far, with this one.
     attempt: u32,
-    /// The number of the name, if the entry has names.
     name: Option<u32>,
 }
 
@@ -67,8 +63,8 @@ pub fn run_watched(scenario: &Scenario, seed: u64, watcher: &dyn Fn(u64)) -> Run
     Run { seed, trace, rejections: world.rejections, underadmitting, buckets: callers.series }
 }
 
-/// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of the seeds.
-/// Each thread calls `watcher(1)` after each virtual second.
+/// Runs a scenario for every seed on up to `threads` threads, and returns the runs in the order of
+/// the seeds. Each thread calls `watcher(1)` after each virtual second.
 pub fn simulate(
     scenario: &Scenario,
     seeds: Range<u64>,

@@ -12,9 +12,8 @@ use super::link::Link;
 use super::world::{Child, Event, Stream, World};
 use crate::results::TraceHash;
 
-/// The wait of a child before it reconnects after its stream was rejected, least and most, in seconds.
+/// Minimum and maximum wait of a child before it reconnects after a rejection, in seconds.
 const RETRY_S: (f64, f64) = (0.5, 1.0);
-/// The rejections of streams that a run keeps.
 const REJECTIONS_MAX: usize = 20;
 
 impl World<'_> {
@@ -31,8 +30,8 @@ impl World<'_> {
         self.streams.len() - 1
     }
 
-    /// Sends a child's report: the greeting at once, further reports at the child's interval with a random
-    /// phase.
+    /// Sends a child's report: the greeting immediately, more reports at the child's interval with
+    /// a random phase.
     pub(crate) fn report(&mut self, now: SimTime, stream: usize) {
         let Stream { child, child_open: true, .. } = self.streams[stream] else { return };
         let Some((process, time)) = self.child_end(now, child) else { return };
@@ -81,7 +80,7 @@ impl World<'_> {
                     self.streams[stream].greeted = true;
                     self.below(self.above(child)).push(stream);
                     self.queue.plan(now.plus(micros_of(HEARTBEAT)), Event::Heartbeat(stream));
-                    // The parent answers a greeting at once.
+                    // The parent answers a greeting immediately.
                     self.send_directives(now, stream);
                 }
                 if news {
@@ -110,7 +109,6 @@ impl World<'_> {
         }
     }
 
-    /// Sends the child the directives it has not been sent yet.
     fn send_directives(&mut self, now: SimTime, stream: usize) {
         let Stream { child, parent_open: true, .. } = self.streams[stream] else { return };
         let id = StreamId(stream as u64 + 1);
@@ -169,7 +167,7 @@ impl World<'_> {
         }
     }
 
-    /// Closes the end of a child whose process died, and plans when its parent notices.
+    /// Closes the child's end after its process died, and plans when its parent notices.
     pub(crate) fn child_dies(&mut self, now: SimTime, child: Child) {
         if let Some(stream) = self.port(child).uplink.take() {
             self.streams[stream].child_open = false;
@@ -178,7 +176,7 @@ impl World<'_> {
         }
     }
 
-    /// Closes the ends of a parent whose process died, and plans when its children notice.
+    /// Closes the parent's ends after its process died, and plans when its children notice.
     pub(crate) fn parent_dies(&mut self, now: SimTime, parent: Option<u32>) {
         self.below(parent).clear();
         for child in self.children(parent) {

@@ -21,16 +21,16 @@ use crate::results::{Answer, TraceHash};
 use crate::rng::{Purpose, generator, span};
 use crate::scenario::{Fault, FaultKind, Scenario};
 
-/// A child. The parent of a client is its zone's aggregator; the parent of an aggregator is the controller or
-/// an upper aggregator.
+/// The parent of a client is its zone's aggregator; the parent of an aggregator is the controller
+/// or an upper aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Child {
     Client(u32),
     Zone(u32),
 }
 
-/// A future event. `life` numbers the processes that ran in one slot: an event planned for a process that has
-/// died is dropped.
+/// A future event. `life` numbers the processes in one slot: an event for a process that has died
+/// is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     StartController,
@@ -52,7 +52,8 @@ pub(crate) enum Event {
     Up(usize),
     Down(usize),
     ParentEnds(usize),
-    /// The child's end closes. With `retries` the child reconnects by itself, since no fault prevents it.
+    /// The child's end closes. With `retries` the child reconnects by itself, since no fault
+    /// prevents it.
     ChildEnds {
         stream: usize,
         retries: bool,
@@ -63,11 +64,10 @@ pub(crate) enum Event {
     },
     FaultBegins(usize),
     FaultEnds(usize),
-    /// The policy changes.
     Reload,
 }
 
-/// A slot in which a process may run.
+/// A place for one process at a time.
 #[derive(Debug)]
 pub(crate) struct Slot<P> {
     pub(crate) process: Option<P>,
@@ -76,7 +76,6 @@ pub(crate) struct Slot<P> {
     pub(crate) dead: bool,
     /// Streams of children that have greeted, as long as the process's own end is open.
     pub(crate) below: Vec<usize>,
-    /// The zone of the slot.
     pub(crate) zone: u32,
 }
 
@@ -84,13 +83,12 @@ pub(crate) struct Slot<P> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Port {
     pub(crate) life: u32,
-    /// The faults that cut the link to the parent.
+    /// Number of faults that cut the link to the parent.
     pub(crate) cuts: u32,
-    /// The stream to the parent, as long as the process's own end is open.
+    /// Stream to the parent, as long as the process's own end is open.
     pub(crate) uplink: Option<usize>,
 }
 
-/// One stream between a child and its parent. Either end may close before the other notices.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) child: Child,
@@ -101,7 +99,6 @@ pub(crate) struct Stream {
     pub(crate) greeted: bool,
 }
 
-/// All processes, streams and future events of a run.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
     pub(crate) scenario: &'a Scenario,
@@ -109,10 +106,9 @@ pub(crate) struct World<'a> {
     pub(crate) queue: EventQueue<Event>,
     pub(crate) processes_rng: SmallRng,
     pub(crate) network_rng: SmallRng,
-    /// The scenario's time zero.
     pub(crate) zero: SimTime,
     pub(crate) controller: Slot<Controller>,
-    /// The controller's state as saved when its last process died.
+    /// Controller's state as saved when its last process died.
     pub(crate) durable: DurableState,
     pub(crate) zones: Vec<Slot<Aggregator>>,
     pub(crate) clients: Vec<Slot<Client>>,
@@ -128,8 +124,8 @@ impl<P> Slot<P> {
 }
 
 impl<'a> World<'a> {
-    /// Creates a world without processes, and plans the scenario's starts, joins and faults. Tiers start at
-    /// the beginning of the settling phase unless the scenario sets their start.
+    /// Creates a world without processes, and plans the scenario's starts, joins and faults. Tiers
+    /// start at the beginning of the settling phase unless the scenario sets their start.
     pub(crate) fn new(scenario: &'a Scenario, seed: u64, zero: SimTime) -> Self {
         let mut world = Self {
             scenario,
@@ -184,7 +180,6 @@ impl<'a> World<'a> {
         (now.0 as f64 - self.zero.0 as f64) / 1e6
     }
 
-    /// Returns the clock of a running child.
     pub(crate) fn clock(&self, child: Child) -> Option<ProcessClock> {
         match child {
             Child::Client(client) => {
@@ -199,7 +194,7 @@ impl<'a> World<'a> {
         span(&mut self.processes_rng, u64::try_from(interval.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// Returns the quality of a child's link to its parent, and of the way back.
+    /// Returns the quality of a child's link to its parent, and of the reverse direction.
     pub(crate) fn quality(&self, child: Child) -> (Quality, Quality) {
         let network = &self.scenario.network;
         let delay = match child {
@@ -219,7 +214,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns the children of an aggregator, or of the controller.
     pub(crate) fn children(&self, parent: Option<u32>) -> Vec<Child> {
         let zones = (0..self.scenario.aggregators()).map(Child::Zone);
         let clients = (0..self.clients.len() as u32).map(Child::Client);
@@ -313,7 +307,8 @@ impl<'a> World<'a> {
     }
 
     fn dispatch(&mut self, now: SimTime, event: Event, trace: &mut TraceHash) {
-        // A process that stands still sends nothing, and reads later what it is sent. It reports as the driver does.
+        // A paused process sends nothing, and reads its messages later. It reports as the driver
+        // does.
         if let Some(until) = self.held_until(event, now) {
             let catch_up = if matches!(event, Event::Report(_)) { CATCH_UP } else { Duration::ZERO };
             return self.queue.plan(until.plus(micros_of(catch_up)), event);
@@ -338,7 +333,6 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Processes every event up to `now`.
     pub(super) fn advance(&mut self, now: SimTime, trace: &mut TraceHash) {
         while let Some((at, event)) = self.queue.next(now) {
             self.dispatch(at, event, trace);
@@ -352,14 +346,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Decides a request that arrives at `client`.
     #[inline]
     pub(super) fn decide(&mut self, client: u32, request: Request) -> Answer {
         let process = self.clients.get_mut(client as usize).and_then(|slot| slot.process.as_mut());
         process.map_or(Answer::Admitted, |process| process.decide(request))
     }
 
-    /// Returns the tiers that say of a bucket that it admits too little.
+    /// Returns the tiers that report underadmission of a bucket.
     pub(super) fn underadmitting(&self) -> Vec<&'static str> {
         let is_short = |figures: AdmissionFigures| figures.underadmitting == Some(true);
         let buckets = &self.scenario.buckets;

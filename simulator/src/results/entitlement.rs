@@ -1,10 +1,10 @@
-//! The entitlement of each tenant at its offered rate: weighted max-min shares, found by bisection. The law's
-//! own water-filling is not used, so that each checks the other.
+//! The entitlement of each tenant at its offered rate: weighted max-min shares, found by bisection.
+//! It does not use the law's own water-filling, so that each checks the other.
 
 use plimsoll_core::names::Tenant;
 use plimsoll_policy::{BucketPolicy, Policy};
 
-/// A tenant that shares, or all unlisted ones together.
+/// A tenant with its own share, or all unlisted tenants together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Claim {
     demand: f64,
@@ -12,7 +12,7 @@ struct Claim {
     floor: f64,
 }
 
-/// The claims on a bucket: those of listed tenants, and last that of the class of all others.
+/// Claims on a bucket: listed tenants, and last the class of all others.
 struct Claims {
     own: Vec<Claim>,
     others: Vec<Claim>,
@@ -20,14 +20,14 @@ struct Claims {
     places: Vec<Result<usize, usize>>,
 }
 
-/// Returns true if a tenant claims for itself.
+/// Returns true if a tenant has its own claim.
 pub(crate) fn is_own(policy: &Policy, tenant: &Tenant) -> bool {
     policy.is_listed(tenant) && !tenant.is_default_class()
 }
 
-/// Returns the share of each tenant in requests/s at these offered rates. All tenants that the policy does
-/// not list claim as one, with the weight of the class `default` and one floor, and divide their share
-/// evenly.
+/// Returns the share of each tenant in requests/s at these offered rates. All tenants that the
+/// policy does not list claim as one, with the weight of the class `default` and one floor, and
+/// divide their share evenly.
 pub(crate) fn shares(
     policy: &Policy,
     bucket: &BucketPolicy,
@@ -74,9 +74,9 @@ impl Claims {
     }
 }
 
-/// Divides a capacity by weighted max-min with floors: each claim gets `clip(weight * level, min(demand,
-/// floor), demand)` with the level at which the sum is the capacity. If the floors alone exceed it, they
-/// become the demands.
+/// Divides a capacity by weighted max-min with floors: each claim gets `clip(weight * level,
+/// min(demand, floor), demand)` with the level that makes the sum the capacity. If the floors
+/// together exceed it, they become the demands.
 fn divide(claims: &[Claim], capacity: f64) -> Vec<f64> {
     let floors: f64 = claims.iter().map(|claim| claim.demand.min(claim.floor)).sum();
     let claims: Vec<Claim> = if floors >= capacity {

@@ -11,21 +11,21 @@ use crate::scenario::{
     of_tenant,
 };
 
-/// The least seeds from which 95th percentiles are judged.
+/// Minimum number of seeds for judging 95th percentiles.
 pub const P95_SEEDS: usize = 20;
 
-/// A figure beside its bounds.
+/// Figure with its bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// The bucket.
+    /// Name of the bucket.
     pub bucket: String,
-    /// The name of the figure.
+    /// Name of the figure.
     pub figure: String,
-    /// The least and the most that was expected.
+    /// Minimum and maximum that was expected.
     pub bounds: (f64, f64),
-    /// The value of the figure; absent if the runs do not have it.
+    /// Value of the figure; absent if the runs do not have it.
     pub value: Option<f64>,
-    /// The span of the run over which it was taken, in seconds.
+    /// Span of the run that the figure covers, in seconds.
     pub window_s: (f64, f64),
 }
 
@@ -56,7 +56,8 @@ pub fn broken(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
     judged(scenario, runs).into_iter().filter(|judgement| !judgement.is_met()).collect()
 }
 
-/// Returns every figure that a scenario bounds. A 95th percentile is judged from [`P95_SEEDS`] seeds on.
+/// Returns every bounded figure of a scenario. A 95th percentile is judged from [`P95_SEEDS`] seeds
+/// on.
 #[must_use]
 pub fn judged(scenario: &Scenario, runs: &[Run]) -> Vec<Judgement> {
     let tick = u32::try_from(scenario.tick.as_millis()).ok();

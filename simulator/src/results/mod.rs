@@ -1,4 +1,4 @@
-//! The results of a run: counts in bins, the figures taken from them, and their comparison with expectations.
+//! The results of a run: counts in bins, their figures, and the comparison with expectations.
 
 mod entitlement;
 mod figures;

@@ -1,4 +1,4 @@
-//! The names of a bucket's unlisted class: what each of them was admitted in comparison with its fair part.
+//! The names of a bucket's unlisted class: the admissions of each in comparison with its fair part.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use super::figures::TenantFigures;
 use super::series::{BIN_S, NAME_BINS, Run};
 use crate::scenario::Scenario;
 
-/// Admitted / fair over the names of all seeds together, where fair is the max-min division of what the class gets
-/// over what its names offered.
+/// Admitted / fair over the names of all seeds together. Fair is the max-min division of the
+/// class's admissions over the offers of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
 pub struct NameFigures {
@@ -21,18 +21,17 @@ pub struct NameFigures {
     pub beyond: f64,
 }
 
-/// The figures of all names of a bucket, and of those of each tenant.
+/// Figures of all names of a bucket, and of each tenant's names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NamesOutcome {
-    /// All names.
+    /// Figures of all names.
     #[serde(flatten)]
     pub all: NameFigures,
-    /// The names by tenant of the scenario.
+    /// Figures of the names by tenant of the scenario.
     #[serde(flatten)]
     pub tenants: BTreeMap<String, NameFigures>,
 }
 
-/// What a name offered and was admitted, in requests.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     tenant: usize,
@@ -40,7 +39,7 @@ struct Claim {
     admitted: f64,
 }
 
-/// A name's admitted / fair, and whether that is farther from 1 than chance explains.
+/// A name's admitted / fair, and whether chance cannot explain its distance from 1.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     tenant: usize,
@@ -49,8 +48,8 @@ struct Served {
 }
 
 impl NamesOutcome {
-    /// Returns the figures of the bucket at index `at` over the whole slots in a window; `None` if no names are
-    /// counted.
+    /// Returns the figures of the bucket at index `at` over the whole slots in a window; `None` if
+    /// no names are counted.
     pub(crate) fn of(scenario: &Scenario, runs: &[Run], at: usize, (from, to): (f64, f64)) -> Option<Self> {
         let bucket = &scenario.buckets[at];
         let slot_s = NAME_BINS as f64 * BIN_S;
@@ -82,7 +81,6 @@ impl NameFigures {
     }
 }
 
-/// Returns how each name that offered anything was served in a run.
 fn served(scenario: &Scenario, run: &Run, at: usize, slots: &std::ops::Range<usize>) -> Vec<Served> {
     let (bucket, series) = (&scenario.buckets[at], &run.buckets[at]);
     let (from, to) = (slots.start * NAME_BINS, slots.end * NAME_BINS);
@@ -109,7 +107,7 @@ fn served(scenario: &Scenario, run: &Run, at: usize, slots: &std::ops::Range<usi
             .iter()
             .any(|entry| entry.names.is_some() && (entry.bucket, entry.tenant) == (at, tenant))
         {
-            // Each of these names is taken as used once.
+            // Each of these names is counted as used once.
             let once = Claim { tenant, offered: 1.0, admitted: admitted / offered };
             claims.extend(std::iter::repeat_n(once, offered as usize));
         } else {
@@ -127,7 +125,7 @@ fn served(scenario: &Scenario, run: &Run, at: usize, slots: &std::ops::Range<usi
     claims.into_iter().map(served).collect()
 }
 
-/// Returns the most that a name gets if a capacity is divided by max-min.
+/// Returns the maximum that a name gets if a capacity is divided by max-min.
 fn level(mut demands: Vec<f64>, capacity: f64) -> f64 {
     demands.sort_by(f64::total_cmp);
     let (mut left, mut names) = (capacity, demands.len() as f64);

@@ -11,26 +11,26 @@ use super::series::Run;
 use super::trace_hash::TraceHash;
 use crate::scenario::Scenario;
 
-/// The figures of one scenario. `worst_1s` is the worst of all seeds; shares of the requests are of all seeds
-/// together, because few refusals have no median; every other figure is the median over the seeds. A figure is
-/// absent if no seed has it.
+/// Figures of one scenario. `worst_1s` is the worst of all seeds; shares of the requests are of all
+/// seeds together, because few refusals have no median; every other figure is the median over the
+/// seeds. A figure is absent if no seed has it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The scenario's name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// The number of seeds.
+    /// Number of seeds.
     pub seeds: usize,
-    /// The fingerprint of all runs together.
+    /// Fingerprint of all runs together.
     pub trace_hash: TraceHash,
     /// Virtual seconds of all runs together.
     pub simulated_s: f64,
     /// Real seconds, if the caller has measured them.
     pub wall_s: Option<f64>,
-    /// The figures by bucket.
+    /// Figures by bucket.
     pub buckets: BTreeMap<String, BucketOutcome>,
 }
 
-/// The figures of one bucket; rates in requests per second, ratios to the limit.
+/// Figures of one bucket; rates in requests per second, ratios to the limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
 pub struct BucketOutcome {
@@ -55,16 +55,17 @@ pub struct BucketOutcome {
     pub names: Option<NamesOutcome>,
 }
 
-/// The settling time over the seeds, in seconds; absent if the rate never settled or the load did not change.
+/// Settling time over the seeds, in seconds; absent if the rate never settled or the load did not
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Settle {
-    /// The median.
+    /// Median over the seeds.
     pub median: Option<f64>,
-    /// The 95th percentile.
+    /// 95th percentile over the seeds.
     pub p95: Option<f64>,
 }
 
-/// The figures of one tenant.
+/// Figures of one tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[expect(missing_docs, reason = "the names are those of the definitions in docs/reference/scenarios.md")]
 pub struct TenantOutcome {
@@ -136,7 +137,8 @@ impl BucketOutcome {
     }
 }
 
-/// Returns the figures by tenant. A tenant's entitlement in a run depends on the rates offered in that run.
+/// Returns the figures by tenant. A tenant's entitlement in a run depends on the rates offered in
+/// that run.
 fn tenants(
     scenario: &Scenario,
     at: usize,
@@ -184,7 +186,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The median of sorted values; of an even number of values, the mean of the middle two.
+/// Returns the median of sorted values; of an even number of values, the mean of the middle two.
 fn median(sorted: &[f64]) -> Option<f64> {
     let upper = *sorted.get(sorted.len() / 2)?;
     if sorted.len() % 2 == 1 {
@@ -193,7 +195,7 @@ fn median(sorted: &[f64]) -> Option<f64> {
     Some(f64::midpoint(sorted[sorted.len() / 2 - 1], upper))
 }
 
-/// The 95th percentile of sorted values by nearest rank.
+/// Returns the 95th percentile of sorted values by nearest rank.
 fn p95(sorted: &[f64]) -> Option<f64> {
     sorted.get((sorted.len() * 95).div_ceil(100).checked_sub(1)?).copied()
 }

@@ -1,4 +1,4 @@
-//! Plots of a run over time: the offered and admitted rates with the limit, and the share refused.
+//! Plots of a run over time: the offered and admitted rates with the limit, and the refused share.
 
 use std::path::Path;
 
@@ -9,22 +9,19 @@ use super::series::{BIN_S, Run, Series, TENANT_BINS};
 use crate::error::PlotError;
 use crate::scenario::Scenario;
 
-/// The size of one bucket's panel with its legend, in pixels.
+/// Size of one bucket's panel with its legend, in pixels.
 const PANEL: (u32, u32) = (1_120, 360);
-/// The width of the legend, beside the data.
+/// Width of the legend next to the data.
 const LEGEND: u32 = 160;
-/// The height of a line of the legend.
 const LINE: i32 = 20;
-/// The longest name of a tenant in the legend, in characters.
+/// Maximum length of a tenant's name in the legend, in characters.
 const LABEL_CHARS: usize = 18;
-/// The most panels in one plot.
 const PANELS_MAX: usize = 16;
-/// The points of a line: about one for each pixel.
 const POINTS: usize = 600;
 const OFFERED: RGBColor = RGBColor(150, 150, 150);
 const LIMIT: RGBColor = RGBColor(200, 30, 30);
 const RATIO: RGBColor = RGBColor(230, 140, 20);
-/// The colours of tenants from the bottom of the stack up, reused in turn.
+/// Colours of tenants from the bottom of the stack up, reused in turn.
 const TENANTS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(44, 160, 44),
@@ -71,8 +68,8 @@ fn rates(bins: &[u32], group: usize, bin_s: f64) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Returns the axis of time of a bucket: what one second of the run is on it, and its unit. The time of traffic
-/// from a file is that of the file.
+/// Returns the time axis of a bucket: the length of one second of the run on it, and its unit.
+/// Traffic from a file uses the time of that file.
 fn time_axis(scenario: &Scenario, bucket: usize) -> (f64, &'static str) {
     let own = scenario.traffic.iter().filter(|traffic| traffic.bucket == bucket);
     let speed = own.filter_map(|traffic| traffic.load.trace_speed()).fold(1.0, f64::max);
@@ -153,7 +150,8 @@ fn panel(
     draw_legend(&legend, &beside)
 }
 
-/// Returns a pale colour that hides what is below it, so that the stacked areas keep the colours of the legend.
+/// Returns a pale colour that hides the areas below it, so that the stacked areas keep the colours
+/// of the legend.
 fn pale(RGBColor(red, green, blue): RGBColor) -> RGBColor {
     let towards_white = |part: u8| (u16::from(part) + 2 * 255).div_ceil(3) as u8;
     RGBColor(towards_white(red), towards_white(green), towards_white(blue))

@@ -6,66 +6,63 @@ use super::token_bucket::OneBucket;
 use super::trace_hash::TraceHash;
 use crate::scenario::TargetBucket;
 
-/// The length of a bin, and of a step of the simulation, in seconds.
+/// Length of a bin, and of a step of the simulation, in seconds.
 pub const BIN_S: f64 = 0.01;
-/// The bins of [`BIN_S`] in one bin of a tenant, of which only mean rates are taken, no short windows.
+/// Number of bins of [`BIN_S`] in one bin of a tenant, which only has mean rates, no short windows.
 pub const TENANT_BINS: usize = 10;
 
-/// The bins of [`BIN_S`] in one slot of a name: five seconds.
+/// Bins of [`BIN_S`] in one slot of a name: five seconds.
 pub(crate) const NAME_BINS: usize = 500;
 
 /// One run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The fingerprint of all messages and counts.
+    /// Fingerprint of all messages and counts.
     pub trace: TraceHash,
-    /// The streams that a parent rejected, with the reasons. A sound system has none.
+    /// Streams that a parent rejected, with the reasons. A sound system has none.
     pub rejections: Vec<String>,
-    /// The seconds of the run at whose end a tier said that a bucket admits too little, and the tier.
+    /// Seconds of the run with a report of underadmission at their end, and the reporting tier.
     pub underadmitting: Vec<(usize, &'static str)>,
-    /// The counts by bucket, in the scenario's order.
     pub(crate) buckets: Vec<Series>,
 }
 
-/// The requests of one bucket, from the scenario's time zero on.
+/// Requests of one bucket, from the scenario's time zero on.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    /// All requests, in bins of [`BIN_S`].
+    /// In bins of [`BIN_S`].
     pub(crate) all: Totals,
-    /// The requests by tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
+    /// By tenant, in bins of [`TENANT_BINS`] times [`BIN_S`].
     pub(crate) tenants: Vec<Totals>,
-    /// The requests by name of each tenant whose names are counted.
+    /// By name, for each tenant with counted names.
     pub(crate) names: Vec<NameCounts>,
-    /// The room of the limit in one place; absent without a limit.
+    /// Absent without a limit.
     single: Option<OneBucket>,
 }
 
-/// Requests by bin.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) offered: Vec<u32>,
-    /// Admitted requests, including those that enforcement would refuse.
+    /// Includes requests that enforcement would refuse.
     pub(crate) admitted: Vec<u32>,
     /// Admitted requests that enforcement would refuse.
     pub(crate) would: Vec<u32>,
-    /// Requests refused, or that enforcement would refuse, though one token bucket in one place would have
-    /// admitted them.
+    /// Requests refused, or that enforcement would refuse, though one token bucket in one place
+    /// would have admitted them.
     pub(crate) lost: Vec<u32>,
     /// Requests that this token bucket would have admitted.
     pub(crate) optimum: Vec<u32>,
 }
 
-/// Requests by name and slot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NameCounts {
     names: usize,
-    /// Offered requests, and those that pass or would pass under enforcement, by slot and in it by name.
+    /// Offered requests, and requests that pass or would pass under enforcement, by slot and in it
+    /// by name.
     counts: Vec<[u32; 2]>,
 }
 
-/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Admitted,
@@ -75,7 +72,8 @@ pub(crate) enum Answer {
 }
 
 impl Run {
-    /// The requests of all buckets: offered, admitted, and admitted although enforcement would refuse them.
+    /// Returns the requests of all buckets: offered, admitted, and admitted although enforcement
+    /// would refuse them.
     #[must_use]
     pub fn totals(&self) -> (u64, u64, u64) {
         let sum = |bins: &[u32]| bins.iter().map(|count| u64::from(*count)).sum::<u64>();
@@ -98,14 +96,12 @@ impl Series {
         }
     }
 
-    /// Takes on another limit from `bin` on.
     pub(crate) fn change_limit(&mut self, bin: usize, limit: f64) {
         if let Some(single) = &mut self.single {
             single.change(bin, limit);
         }
     }
 
-    /// Counts one request of this cost.
     #[inline]
     pub(crate) fn count(&mut self, bin: usize, tenant: usize, name: Option<u32>, answer: Answer, cost: u32) {
         let fits = self.single.as_mut().is_some_and(|single| single.take(bin, cost));
@@ -122,7 +118,7 @@ impl Series {
 }
 
 impl NameCounts {
-    /// Returns what each name offered and what passed, in some slots.
+    /// Returns the offered and passed requests of each name in some slots.
     pub(crate) fn between(&self, slots: &Range<usize>) -> Vec<[f64; 2]> {
         let mut sums = vec![[0.0; 2]; self.names];
         let counts = self.counts.get(slots.start * self.names..slots.end * self.names).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! One token bucket in one place, which sees every request of a bucket: whatever it admits fits within the limit.
+//! One token bucket in one place, which sees every request of a bucket: everything that it admits
+//! fits within the limit.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use plimsoll_core::quantity::{MonoTime, TokenBucket};
 
 use super::series::BIN_S;
 
-/// The seconds of the limit that may be saved.
+/// Seconds of the limit that may be saved.
 const BURST_S: f64 = 0.25;
 
 /// A token bucket that starts full, with the depth of the credit that the law may save.
@@ -18,13 +19,11 @@ pub(crate) struct OneBucket {
 }
 
 impl OneBucket {
-    /// Creates the bucket of a limit in requests/s.
     pub(crate) fn of(limit: f64) -> Self {
         let depth = (BURST_S * limit).max(2.0 * limit.sqrt());
         Self { limit, depth, tokens: TokenBucket::new(MonoTime::ZERO, depth) }
     }
 
-    /// Takes on another limit from `bin` on.
     pub(crate) fn change(&mut self, bin: usize, limit: f64) {
         self.tokens.refill(begin_of(bin), self.limit, self.depth);
         *self = Self { tokens: self.tokens, ..Self::of(limit) };

@@ -1,9 +1,9 @@
-//! A fingerprint of all messages and counts of a run, by which equal runs are recognised.
+//! A fingerprint of all messages and counts of a run, to recognise equal runs.
 
 use serde::{Serialize, Serializer};
 
-/// A running hash: FNV-1a over 64 bit words, stable over builds and machines. It detects accidental
-/// differences and is no protection against forgery.
+/// Running hash: FNV-1a over 64 bit words, stable over builds and machines. It detects accidental
+/// differences and does not protect against forgery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceHash(u64);
 
@@ -16,11 +16,11 @@ impl Default for TraceHash {
 impl TraceHash {
     /// Adds a word.
     pub fn write(&mut self, word: u64) {
-        // The rotation carries high bits down, which the multiplication alone would never do.
+        // The rotation carries high bits down, which the multiplication never does.
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x0000_0100_0000_01b3);
     }
 
-    /// The hash as a number.
+    /// Returns the hash as a number.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0

@@ -1,4 +1,4 @@
-//! Changes of the policy during a run, as an operator's edit of its files would be.
+//! Changes of the policy during a run, as an operator would edit its files.
 
 use std::sync::Arc;
 
@@ -11,7 +11,6 @@ use super::check::{Checked, within};
 use super::loads::RPS_MAX;
 use crate::error::ScenarioError;
 
-/// A change as written: the limit of a bucket, or the weight of a tenant.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangeSpec {
@@ -22,16 +21,15 @@ pub(crate) struct ChangeSpec {
     weight: Option<Number>,
 }
 
-/// The policy from a time on.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) at_s: f64,
     pub(crate) policy: Arc<Policy>,
-    /// The bucket whose limit changes, as an index into the scenario's, and the limit.
+    /// Index of the bucket in the scenario, and its new limit.
     pub(crate) limit: Option<(usize, f64)>,
 }
 
-/// Reads the changes. Each applies to the policy as the one before it left it.
+/// Reads the changes. Each applies to the policy after the one before it.
 pub(super) fn read(
     specs: Vec<ChangeSpec>,
     field: &Field<'_>,
@@ -73,7 +71,6 @@ fn place(spec: &ChangeSpec, field: &Field<'_>) -> Checked<(&'static str, [String
     }
 }
 
-/// Returns the texts of a policy with one number replaced.
 fn edited(
     texts: &PolicyTexts,
     part: &str,

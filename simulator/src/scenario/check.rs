@@ -15,20 +15,14 @@ use super::{Join, Network, Pace, Scenario, Start, TargetBucket, Traffic, bytes_o
 use crate::error::ScenarioError;
 use crate::traffic::Names;
 
-/// The longest run, in seconds: a day.
+/// A day.
 pub(crate) const DURATION_MAX_S: f64 = 86_400.0;
-/// The most clients of one run.
 pub(crate) const CLIENTS_MAX: u32 = 100_000;
-/// The most zones of one run.
 pub(crate) const ZONES_MAX: u32 = 1_000;
-/// The most entries of `traffic`.
 pub(crate) const TRAFFIC_MAX: usize = 1_000;
-/// The most requests of one group of arrivals.
 const GROUP_MAX: u32 = 10_000;
-/// Maximum cost of a request.
 const COST_MAX: u32 = 10_000;
 
-/// The result of a check.
 pub(crate) type Checked<T> = Result<T, Box<Fault>>;
 
 pub(crate) fn scenario(
@@ -40,7 +34,7 @@ pub(crate) fn scenario(
 ) -> Result<Scenario, ScenarioError> {
     let root = document.root();
     let overriding = variant.map(|index| root.then("variants").then(&index.to_string()));
-    // The place of a key that a variant may replace.
+    // Place of a key that a variant may replace.
     let at = |name: &str| match &overriding {
         Some(variant) if variant.entry(name).is_some() => variant.then(name),
         _ => root.then(name),
@@ -166,7 +160,6 @@ pub(crate) fn within(number: Number, field: &Field<'_>, min: f64, max: f64) -> C
         .refuse(format_args!("{} is out of range", number.0), &format!("write a number from {min} to {max}")))
 }
 
-/// Checks that the named numbers of `field` are within bounds.
 pub(crate) fn all_within<const N: usize>(
     numbers: [(&str, Number); N],
     field: &Field<'_>,
@@ -212,7 +205,7 @@ fn policy(
     Ok(Arc::new(Policy::read(policy, tenants)?.0))
 }
 
-/// Returns the indices of a bucket and a tenant, and enters them if they are new.
+/// Returns the indexes of a bucket and a tenant, and adds them if they are new.
 fn place(
     policy: &Policy,
     bucket: &str,

@@ -7,7 +7,7 @@ use super::check::{Checked, within};
 use super::spec::{BoundSpec, ExpectSpec, OneOrMany};
 use plimsoll_policy::Field;
 
-/// The figures of a bucket that may be bounded, named as in the outcome.
+/// Figures of a bucket that may be bounded, named as in the outcome.
 const FIGURES: [&str; 16] = [
     "admitted_rps",
     "conformance_burst_s",
@@ -26,38 +26,31 @@ const FIGURES: [&str; 16] = [
     "worst_10s",
     "worst_1s",
 ];
-/// The name of a bound on every tenant's deviation.
 pub(crate) const TENANT_DEVIATION: &str = "tenant_deviation";
-/// The name of a bound on every tenant's drop ratio.
 pub(crate) const TENANT_DROPS: &str = "tenant_drop_ratio";
-/// The name of a bound on the share that every tenant lost.
 pub(crate) const TENANT_LOST: &str = "tenant_lost";
-/// The bounds of more than one tenant.
 const OF_TENANTS: [&str; 4] = [TENANT_DEVIATION, TENANT_DROPS, TENANT_LOST, SMALL_TENANT_DROPS];
-/// The name of the offered rate from which on tenants are judged; those below it are judged by
-/// `small_tenant_drop_ratio` alone.
+/// Minimum offered rate for judging tenants; smaller tenants are judged only by
+/// `small_tenant_drop_ratio`.
 const SMALL_TENANT: &str = "small_tenant_rps";
-/// The name of a bound on the drop ratio of every small tenant.
 pub(crate) const SMALL_TENANT_DROPS: &str = "small_tenant_drop_ratio";
 const OF_TENANT: [&str; 6] = ["offered_rps", "admitted_rps", "share_rps", "deviation", "drop_ratio", "lost"];
-/// The figures of names, of all of them and of those of one tenant.
+/// Figures of names, over all names and over one tenant's.
 const OF_NAMES: [&str; 5] = ["min", "p1", "mean", "p99", "beyond"];
 
-/// One set of bounds for one bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Expectation {
     /// Index into the scenario's buckets.
     pub(crate) bucket: usize,
     pub(crate) window_s: Option<(f64, f64)>,
-    /// True if requests count as admitted only where enforcement would admit them.
+    /// True if requests count as admitted only if enforcement would admit them.
     pub(crate) v: bool,
-    /// The tick in ms at which it holds, where it replaces the equal bound of all ticks.
+    /// Tick in ms. The bound then replaces the equal bound of all ticks.
     pub(crate) tick_ms: Option<u32>,
     pub(crate) small_tenant_rps: f64,
     pub(crate) bounds: Vec<(String, f64, f64)>,
 }
 
-/// Reads the expectations of some buckets.
 pub(crate) fn read(
     spec: &BTreeMap<String, OneOrMany<ExpectSpec>>,
     field: &Field<'_>,
@@ -114,7 +107,7 @@ fn one(
                 if min.0.is_nan() || max.0.is_nan() || min.0 > max.0 {
                     return Err(field.refuse("no value can be within", "write [least, most]"));
                 }
-                // Without a suffix the median is meant.
+                // The default is the median.
                 let name = if name == "settle_s" { "settle_s.median" } else { name };
                 expectation.bounds.push((name.to_owned(), min.0, max.0));
             }

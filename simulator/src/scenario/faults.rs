@@ -2,27 +2,25 @@
 
 use serde::Deserialize;
 
-/// A scripted fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) kind: FaultKind,
     /// True if the controller keeps running and only its links are cut.
     pub(crate) keep_state: bool,
-    /// The number of the failing zone or client; 0 for the controller.
+    /// Number of the failing zone or client; 0 for the controller.
     pub(crate) target: u32,
     pub(crate) at_s: f64,
-    /// The end of the fault; `None` for a permanent one.
+    /// `None` for a permanent fault.
     pub(crate) until_s: Option<f64>,
-    /// The span after the end in which children reconnect, from and to, in seconds.
+    /// Span after the end for the children to reconnect, from and to, in seconds.
     pub(crate) reconnect_s: (f64, f64),
 }
 
-/// The failing process or link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FaultKind {
-    /// The controller's process dies, and the next one starts from the saved state; or the links of all zones
-    /// to the controller are cut while it runs.
+    /// The controller's process dies, and the next one starts from the saved state; or the links of
+    /// all zones to the controller are cut while it runs.
     ControllerDown,
     /// The link between one zone and the controller is cut.
     ZonePartition,
@@ -34,19 +32,18 @@ pub(crate) enum FaultKind {
     ClientCrash,
     /// The link between one client and its aggregator is cut.
     ClientPartition,
-    /// The callers of one client wait, and send all that they owe at the fault's end.
+    /// The callers of one client wait, and send all due requests at the fault's end.
     ClientStall,
-    /// The process of one client stands still, and at the fault's end finds what has arrived meanwhile.
+    /// The process of one client pauses, and at the fault's end finds the messages that arrived
+    /// meanwhile.
     ClientPause,
-    /// The same of a zone's aggregator.
     ZonePause,
-    /// The same of the controller.
     ControllerPause,
 }
 
 impl Fault {
-    /// Returns true if the load of a client in `zone` is lost at `t`, because the client's process does not
-    /// run.
+    /// Returns true if the load of a client in `zone` is lost at `t`, because the client's process
+    /// does not run.
     pub(crate) fn takes_load(&self, client: u32, zone: u32, t: f64) -> bool {
         let concerned = match self.kind {
             FaultKind::ZoneDead => self.target == zone,

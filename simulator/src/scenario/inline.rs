@@ -1,10 +1,10 @@
-//! A policy inside a scenario. The policy's own reader parses the scenario's text, so that a mistake is
-//! reported with its true place.
+//! A policy inside a scenario. The policy's own reader parses the scenario's text, so that a
+//! mistake is reported with its true place.
 
 use plimsoll_policy::{Document, Place};
 
-/// Returns the text of `document` with everything but the value of the top-level field `name` replaced by
-/// spaces, so that lines and columns are unchanged; `None` if the field is absent.
+/// Replaces everything in `document` except the value of the top-level field `name` by spaces, so
+/// that lines and columns are unchanged; `None` if the field is absent.
 pub(crate) fn only(text: &str, document: &Document<'_>, name: &str) -> Option<String> {
     let root = document.root();
     let field = root.entry(name)?;

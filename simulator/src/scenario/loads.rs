@@ -8,13 +8,11 @@ use super::check::{Checked, DURATION_MAX_S, all_within, whole, within};
 use super::{Callers, trace_file};
 use crate::traffic::{Load, Names, NamesSpec, Pareto, Retry, Share};
 
-/// The highest rate of a load, in requests/s.
+/// Requests/s.
 pub(crate) const RPS_MAX: f64 = 1e7;
-/// Maximum number of names of one entry.
 const NAMES_MAX: u32 = 10_000_000;
-/// Maximum number of attempts, and of requests in flight at one client.
 const CALLS_MAX: u32 = 1_000_000;
-/// The shortest span of a shape: one step of the simulation.
+/// Shortest span of a shape: one step of the simulation.
 const SPAN_MIN_S: f64 = 0.01;
 
 fn rps<const N: usize>(rates: [(&str, Number); N], field: &Field<'_>) -> Checked<()> {
@@ -114,7 +112,6 @@ pub(crate) fn check_callers(callers: Callers, field: &Field<'_>) -> Checked<()> 
     spans([("latency_s", callers.latency_s)], field)
 }
 
-/// Returns the names of an entry.
 pub(crate) fn names(spec: NamesSpec, field: &Field<'_>) -> Checked<Names> {
     let count = |count: u32, field: &Field<'_>| whole(count, field, 1, NAMES_MAX);
     match (spec.in_turn, spec.drawn.count, spec.drawn.zipf, spec.drawn.once) {

@@ -33,16 +33,16 @@ pub(crate) use expect::{
 };
 pub(crate) use faults::{Fault, FaultKind};
 
-/// A validated scenario.
+/// Validated scenario.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub(crate) name: String,
-    /// The service that clients and aggregators report.
+    /// Service that clients and aggregators report.
     pub(crate) service: Name,
     pub(crate) duration_s: f64,
     pub(crate) warmup_s: f64,
     pub(crate) zones: u32,
-    /// Aggregators between those of the zones and the controller; none of them has clients.
+    /// Aggregators between the zones' aggregators and the controller; none of them has clients.
     pub(crate) upper: u32,
     pub(crate) clients: u32,
     pub(crate) report: Duration,
@@ -53,7 +53,6 @@ pub struct Scenario {
     pub(crate) traffic: Vec<Traffic>,
     pub(crate) joins: Vec<Join>,
     pub(crate) faults: Vec<Fault>,
-    /// The changes of the policy, in the order of time.
     pub(crate) changes: Vec<Change>,
     pub(crate) pace: Pace,
     pub(crate) align_rollups: bool,
@@ -61,7 +60,6 @@ pub struct Scenario {
     pub(crate) expectations: Vec<Expectation>,
 }
 
-/// The quality of the links.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Network {
@@ -84,30 +82,28 @@ impl Default for Network {
     }
 }
 
-/// A bucket with traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetBucket {
     pub(crate) name: Bucket,
-    /// The limit in requests/s, if it is a number.
+    /// Requests/s, if the limit is a number.
     pub(crate) limit: Option<f64>,
-    /// The tenants with traffic, in the order of the scenario.
+    /// Tenants with traffic, in the order of the scenario.
     pub(crate) tenants: Vec<Tenant>,
-    /// By tenant: the number of its names whose requests are counted by name; 0 without names.
+    /// By tenant: the number of names with separate counts; 0 without names.
     pub(crate) names: Vec<usize>,
 }
 
-/// One entry of `traffic`.
 #[derive(Clone, Debug)]
 pub(crate) struct Traffic {
     /// Index into [`Scenario::buckets`].
     pub(crate) bucket: usize,
     /// Index into its tenants.
     pub(crate) tenant: usize,
-    /// The names that requests give in place of the tenant's: `TENANT-0` and so on.
+    /// Names that requests use in place of the tenant's: `TENANT-0` and so on.
     pub(crate) names: Option<Names>,
-    /// The number of requests that each request counts as.
+    /// Number of requests that each request counts as.
     pub(crate) cost: u32,
-    /// The zones whose clients send this; all if empty.
+    /// Zones of the sending clients; all if empty.
     pub(crate) zones: Vec<u32>,
     pub(crate) callers: Option<Callers>,
     pub(crate) load: Load,
@@ -116,13 +112,11 @@ pub(crate) struct Traffic {
     pub(crate) retry: Option<Retry>,
 }
 
-/// Callers that wait for each answer.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Callers {
-    /// The number of callers at each client.
     pub(crate) in_flight: u32,
-    /// The time from the admission of a request to its answer.
+    /// Time from the admission of a request to its answer.
     pub(crate) latency_s: Number,
 }
 
@@ -143,7 +137,7 @@ pub(crate) struct Join {
     pub(crate) clients: u32,
 }
 
-/// The start times of the tiers, where they differ from the beginning of the settling phase.
+/// Start times of the tiers that differ from the beginning of the settling phase.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Start {
@@ -153,14 +147,13 @@ pub(crate) struct Start {
 }
 
 impl Traffic {
-    /// Returns true if the clients of a zone send this.
     pub(crate) fn is_of(&self, zone: u32) -> bool {
         self.zones.is_empty() || self.zones.contains(&zone)
     }
 }
 
 impl Callers {
-    /// The steps from the admission of a request to its answer.
+    /// Returns the steps from the admission of a request to its answer.
     pub(crate) fn steps(self) -> usize {
         ((self.latency_s.0 / BIN_S).round() as usize).max(1)
     }
@@ -181,7 +174,7 @@ impl Pace {
 }
 
 impl Scenario {
-    /// Reads a scenario, or each variant of it, and the files it names, whose paths are relative to it.
+    /// Reads a scenario, or each variant of it, and its files, with paths relative to it.
     ///
     /// # Errors
     /// If a file cannot be read or is not valid, with the place.
@@ -193,35 +186,36 @@ impl Scenario {
         Self::parse(source, path.parent().unwrap_or(Path::new("")))
     }
 
-    /// Reads a scenario, or each variant of it, from text. Paths of the files it names are relative to
+    /// Reads a scenario, or each variant of it, from text. Paths of its files are relative to
     /// `folder`.
     ///
     /// # Errors
-    /// If it is not valid, or a file it names cannot be read.
+    /// If it is not valid, or one of its files cannot be read.
     pub fn parse(source: Source<'_>, folder: &Path) -> Result<Vec<Self>, ScenarioError> {
         variants::read(source, folder)
     }
 
-    /// Returns the scenario with another tick of the controller, judged by the expectations for that tick.
+    /// Returns the scenario with another tick of the controller, judged by the expectations for
+    /// that tick.
     #[must_use]
     pub fn with_tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// The name, for a variant `scenario/variant`.
+    /// Returns the name, for a variant `scenario/variant`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The duration in virtual time.
+    /// Returns the duration in virtual time.
     #[must_use]
     pub fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.duration_s)
     }
 
-    /// The number of clients after all joins.
+    /// Returns the number of clients after all joins.
     #[must_use]
     pub fn clients(&self) -> usize {
         self.clients as usize + self.joins.iter().map(|join| join.clients as usize).sum::<usize>()
@@ -234,7 +228,7 @@ impl Scenario {
         self.changes[..after].last().map_or(&self.policy, |change| &change.policy)
     }
 
-    /// Returns the buckets whose limits change in `step`, and the limits.
+    /// Returns the buckets with a changed limit in `step`, and the limits.
     pub(crate) fn limits_from(&self, step: usize) -> impl Iterator<Item = (usize, f64)> {
         let changes = self.changes.iter();
         changes
@@ -257,7 +251,7 @@ impl Scenario {
         std::iter::once((from, self.clients)).chain(joins).flat_map(group).collect()
     }
 
-    /// The number of aggregators: those of the zones first, then the upper ones.
+    /// Returns the number of aggregators: the zones' first, then the upper ones.
     pub(crate) const fn aggregators(&self) -> u32 {
         self.zones + self.upper
     }
@@ -270,23 +264,21 @@ impl Scenario {
         below.then(|| self.zones + at as u32)
     }
 
-    /// The parameters of the law.
     pub(crate) fn parameters(&self) -> Parameters {
         Parameters { tick: self.tick, report_interval: self.report, ..Parameters::default() }
     }
 
-    /// The span over which figures are taken, in seconds.
+    /// Returns the span that the figures cover, in seconds.
     pub(crate) const fn window(&self) -> (f64, f64) {
         (self.warmup_s, self.duration_s)
     }
 }
 
-/// Reads a scenario or policy file, as [`bytes_up_to`] does.
 pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ScenarioError> {
     bytes_up_to(path, FILE_BYTES_MAX)
 }
 
-/// Reads at most one byte more than `bytes_max`, by which the caller recognises a file that is too large.
+/// Reads at most one byte more than `bytes_max`; the extra byte shows that a file is too large.
 pub(crate) fn bytes_up_to(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ScenarioError> {
     regular_file::read(path, bytes_max)
         .map_err(|source| ScenarioError::Io { path: PathBuf::from(path), source })

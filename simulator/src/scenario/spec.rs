@@ -13,7 +13,6 @@ use super::variants::Variant;
 use super::{Callers, FaultKind, Join, Network, Pace, Start};
 use crate::traffic::{Groups, Load, NamesSpec, Retry, Share};
 
-/// The whole file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScenarioSpec {
@@ -93,10 +92,9 @@ pub(crate) struct FaultSpec {
     pub(crate) reconnect_s: Option<Vec<Number>>,
 }
 
-/// The expectations of one bucket: bounds by the name of the figure.
+/// Expectations of one bucket: bounds by the name of the figure.
 pub(crate) type ExpectSpec = BTreeMap<String, BoundSpec>;
 
-/// A value in an expectation.
 #[derive(Clone, Debug)]
 pub(crate) enum BoundSpec {
     Numbers(Vec<Number>),
@@ -104,11 +102,9 @@ pub(crate) enum BoundSpec {
     Flag(bool),
 }
 
-/// One value or a list of values; the flag is true for a list.
+/// The flag is true for a list.
 #[derive(Debug)]
 pub(crate) struct OneOrMany<T>(pub(crate) Vec<T>, pub(crate) bool);
-
-// === impl BoundSpec ===
 
 impl<'de> Deserialize<'de> for BoundSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -143,8 +139,6 @@ impl<'de> Deserialize<'de> for BoundSpec {
         deserializer.deserialize_any(Expected)
     }
 }
-
-// === impl OneOrMany ===
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -12,17 +12,17 @@ use super::check::{Checked, within};
 use super::loads::RPS_MAX;
 use crate::traffic::Trace;
 
-/// The largest file: more than a week of a hundred buckets, minute by minute.
+/// More than a week of a hundred buckets, minute by minute.
 const BYTES_MAX: usize = 64 << 20;
 
-/// One row of a plain file: from `t_s` seconds on, the rate in requests/s.
+/// From `t_s` seconds on, the rate in requests/s.
 #[derive(Deserialize)]
 struct PlainRow {
     t_s: f64,
     rps: f64,
 }
 
-/// A rate in requests/s from a time in seconds on, with the line in the file.
+/// Line in the file, time in seconds, and the rate in requests/s from then on.
 type Point = (usize, f64, f64);
 
 /// Reads a file; of a history only the rows of `bucket`.
@@ -86,8 +86,8 @@ fn plain(text: &str) -> Result<Vec<Point>, CsvError> {
     Ok(points)
 }
 
-/// Returns the rows of one bucket; time starts with the first of them. Minutes that are not clean had traffic
-/// as well.
+/// Returns the rows of one bucket; time starts with the first of them. Minutes that are not clean
+/// had traffic as well.
 fn of_history(text: &str, bucket: &str) -> Result<Vec<Point>, CsvError> {
     let mut points = Vec::new();
     let mut began = None;

@@ -11,11 +11,10 @@ use super::spec::{ExpectSpec, ScenarioSpec, TrafficSpec};
 use super::{OneOrMany, Scenario};
 use crate::error::ScenarioError;
 
-/// The most variants of one file.
 const VARIANTS_MAX: usize = 100;
 
-/// The part of a file that names its variants and their limits. All is read again for each of them, because its
-/// numbers depend on the limit.
+/// The part of a file that names its variants and their limits. The whole file is read again for
+/// each of them, because its numbers depend on the limit.
 #[derive(Debug, Deserialize)]
 struct Listed {
     variants: Option<Vec<ListedVariant>>,
@@ -27,7 +26,6 @@ struct ListedVariant {
     limit: Number,
 }
 
-/// One variant, as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Variant {
@@ -81,7 +79,7 @@ fn check_variant(variant: &ListedVariant, field: &plimsoll_policy::Field<'_>) ->
     within(variant.limit, &field.then("limit"), 1e-3, RPS_MAX)
 }
 
-/// Replaces every multiple of the limit, such as `0.25 L`, by its requests/s. Places remain where they are
+/// Replaces every multiple of the limit, such as `0.25 L`, by its requests/s. Places do not change
 /// unless a number is longer than the multiple.
 fn in_requests(text: &str, limit: f64) -> String {
     const UNIT: &str = " L";

@@ -5,23 +5,25 @@ use rand_distr::{Distribution, Poisson};
 
 use crate::rng::unit;
 
-/// The largest mean drawn by inversion; above it the rejection method is cheaper.
+/// Maximum mean for inversion; above it the rejection method is cheaper.
 const SMALL: f64 = 10.0;
 
 /// The Poisson distribution with one mean, created once for many draws.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Arrivals {
-    /// A mean of zero.
     None,
-    /// Inversion: sums the distribution function until it passes one uniform draw (53 bits of it). `none` is
-    /// the probability of no arrival.
-    Small { mean: f64, none: f64 },
+    /// Inversion: sums the distribution function until it passes one uniform draw (53 bits of it).
+    /// `none` is the probability of no arrival.
+    Small {
+        mean: f64,
+        none: f64,
+    },
     /// The rejection method of Ahrens and Dieter (1982), exact as well.
     Large(Poisson<f64>),
 }
 
 impl Arrivals {
-    /// Creates the distribution. A mean that is negative or not a number gives no arrivals.
+    /// A mean that is negative or not a number gives no arrivals.
     pub(crate) fn of(mean: f64) -> Self {
         if mean.is_nan() || mean <= 0.0 {
             Self::None
@@ -32,7 +34,6 @@ impl Arrivals {
         }
     }
 
-    /// Draws a number of arrivals.
     pub(crate) fn draw(&self, generator: &mut SmallRng) -> u32 {
         match self {
             Self::None => 0,

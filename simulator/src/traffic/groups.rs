@@ -1,4 +1,4 @@
-//! Requests that arrive in groups, all at once at one client.
+//! Requests that arrive together in groups at one client.
 
 use rand::rngs::SmallRng;
 use serde::Deserialize;
@@ -6,18 +6,16 @@ use serde::Deserialize;
 use super::Arrivals;
 use crate::rng::unit;
 
-/// The groups of one entry of `traffic`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Groups {
-    /// The requests of one group.
     pub(crate) of: u32,
-    /// The mean time between the groups of a client, or exactly that time.
+    /// True for a constant time between the groups of a client, false for a mean time.
     #[serde(default)]
     pub(crate) periodic: bool,
 }
 
-/// The part of the time to the next group that has passed at one client, where groups are periodic.
+/// Elapsed part of the time to the next group at one client, for periodic groups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phase(f64);
 

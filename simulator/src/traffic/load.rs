@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::rng::unit;
 
-/// The longest time a Pareto source stays on or off, in seconds.
+/// Maximum time that a Pareto source stays on or off, in seconds.
 const PARETO_LONGEST_S: f64 = 60.0;
 
 /// A load over all clients together, in requests per second, as a scenario writes it.
@@ -14,7 +14,7 @@ const PARETO_LONGEST_S: f64 = 60.0;
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Load {
     Constant(Number),
-    /// The rate from each step on; zero before the first.
+    /// Rate from each step on; zero before the first.
     Steps(Vec<Step>),
     Ramp {
         from_rps: Number,
@@ -27,7 +27,7 @@ pub(crate) enum Load {
         amplitude_rps: Number,
         period_s: Number,
     },
-    /// On at time 0 and then by turns; all clients in phase. From `until_s` on the load is zero.
+    /// On at time 0 and then alternating; all clients in phase. From `until_s` on the load is zero.
     Square {
         high_rps: Number,
         #[serde(default)]
@@ -36,12 +36,10 @@ pub(crate) enum Load {
         off_s: Number,
         until_s: Option<Number>,
     },
-    /// On and off at random.
     Pareto(Pareto),
     Trace(Trace),
 }
 
-/// A change of a stepped load.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
@@ -49,8 +47,8 @@ pub(crate) struct Step {
     pub(crate) rps: Number,
 }
 
-/// On and off times with heavy tails. Models of self-similar traffic are sums of such sources (Willinger,
-/// Taqqu, Sherman and Wilson, 1997).
+/// On and off times with heavy tails. Models of self-similar traffic are sums of such sources
+/// (Willinger, Taqqu, Sherman and Wilson, 1997).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pareto {
@@ -66,33 +64,28 @@ pub(crate) struct Pareto {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Per {
-    /// Each client by itself.
     #[default]
     Client,
-    /// All clients of the tenant.
     Tenant,
 }
 
-/// The load of a file.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Trace {
     pub(crate) csv: String,
-    /// The seconds of the file that pass in one second of the run; 1 if absent.
+    /// Seconds of the file for each second of the run; 1 if absent.
     pub(crate) speed: Option<Number>,
-    /// The rows of the file: a rate holds until the next row, and the first rate also before its row.
+    /// Rows of the file: a rate holds until the next row, and the first rate also before its row.
     #[serde(skip)]
     pub(crate) rows: Vec<(f64, f64)>,
 }
 
-/// The state of one source: on or off, and the time of the next change.
+/// State of one source: on or off, and the time of the next change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParetoSource {
     on: bool,
     until: f64,
 }
-
-// === impl Load ===
 
 impl Load {
     /// Returns the rate at `t` seconds. O(log n) in the steps or rows.
@@ -125,7 +118,8 @@ impl Load {
         }
     }
 
-    /// Returns the time of the last scripted change, or `None` for a load that never stops changing.
+    /// Returns the time of the last scripted change, or `None` for a load that never stops
+    /// changing.
     pub(crate) fn last_change(&self) -> Option<f64> {
         match self {
             Self::Constant(_) => Some(0.0),
@@ -135,7 +129,7 @@ impl Load {
         }
     }
 
-    /// Returns the seconds of the file that pass in one second of the run, if the load is that of a file.
+    /// Returns the seconds of the file for each second of the run, if the load is from a file.
     pub(crate) fn trace_speed(&self) -> Option<f64> {
         match self {
             Self::Trace(trace) => Some(trace.speed.map_or(1.0, |speed| speed.0)),
@@ -151,10 +145,7 @@ impl Load {
     }
 }
 
-// === impl Pareto ===
-
 impl Pareto {
-    /// Creates a source in its stationary state.
     pub(crate) fn source(&self, t: f64, generator: &mut SmallRng) -> ParetoSource {
         let on = unit(generator) * (self.on_s.0 + self.off_s.0) < self.on_s.0;
         let until = t + unit(generator) * self.duration(on, generator);
@@ -166,8 +157,8 @@ impl Pareto {
         (self.on_s.0 + self.off_s.0) / self.on_s.0
     }
 
-    /// Draws a duration by inversion: `minimum * u^(-1/alpha)` with the minimum that gives the mean, at most
-    /// [`PARETO_LONGEST_S`].
+    /// Draws a duration by inversion: `minimum * u^(-1/alpha)` with the minimum that gives the
+    /// mean, at most [`PARETO_LONGEST_S`].
     fn duration(&self, on: bool, generator: &mut SmallRng) -> f64 {
         let mean = if on { self.on_s.0 } else { self.off_s.0 };
         let minimum = mean * (self.alpha.0 - 1.0) / self.alpha.0;
@@ -176,15 +167,15 @@ impl Pareto {
     }
 }
 
-// === impl ParetoSource ===
-
 impl ParetoSource {
-    /// Advances the source by `span` seconds from `t` and returns its rate in them, as a multiple of the mean.
+    /// Advances the source by `span` seconds from `t` and returns its rate in them, as a multiple
+    /// of the mean.
     pub(crate) fn rate(&mut self, pareto: &Pareto, t: f64, span: f64, generator: &mut SmallRng) -> f64 {
         self.share_on(pareto, t, span, generator) * pareto.boost()
     }
 
-    /// Advances the source by `span` seconds from `t` and returns the share of them in which it was on.
+    /// Advances the source by `span` seconds from `t` and returns the share of that time when it
+    /// was on.
     fn share_on(&mut self, pareto: &Pareto, t: f64, span: f64, generator: &mut SmallRng) -> f64 {
         let (mut from, end, mut on) = (t, t + span, 0.0);
         while from < end {

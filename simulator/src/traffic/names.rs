@@ -1,4 +1,5 @@
-//! Names that the requests of one entry of `traffic` give in place of the tenant's, each with a rate of its own.
+//! Names that the requests of one entry of `traffic` use in place of the tenant's, each with its
+//! own rate.
 
 use std::fmt;
 
@@ -10,14 +11,14 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-/// Largest number of names whose requests are counted by name.
+/// Maximum number of names with separate counts.
 pub(crate) const COUNTED_NAMES_MAX: u32 = 100_000;
 
-/// The names of an entry as written: a number, or a mapping.
+/// A number, or a mapping.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NamesSpec {
     pub(crate) drawn: DrawnSpec,
-    /// The number of names that are given in turn.
+    /// Number of names that are used in turn.
     pub(crate) in_turn: Option<u32>,
 }
 
@@ -26,13 +27,12 @@ pub(crate) struct NamesSpec {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DrawnSpec {
     pub(crate) count: Option<u32>,
-    /// The exponent of the rates by rank; equal rates if absent.
+    /// Exponent of the rates by rank; equal rates if absent.
     pub(crate) zipf: Option<Number>,
-    /// True if no name is given twice.
+    /// True if no name is used twice.
     pub(crate) once: bool,
 }
 
-/// The names of an entry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Names {
     InTurn(u32),
@@ -41,10 +41,9 @@ pub(crate) enum Names {
     Once,
 }
 
-/// Gives each request of an entry its name.
 #[derive(Debug)]
 pub(crate) enum NameSource {
-    /// The next name of each client, which takes every name at a distance of the number of clients.
+    /// Next name of each client. The names of one client are as far apart as there are clients.
     InTurn {
         of: u32,
         next: Vec<u32>,
@@ -76,8 +75,8 @@ impl Names {
 }
 
 impl NameSource {
-    /// Draws the name of a request at `client`. A random choice for each request of a Poisson process makes
-    /// the requests of each name a Poisson process, too.
+    /// Draws the name of a request at `client`. A random choice for each request of a Poisson
+    /// process makes the requests of each name a Poisson process, too.
     pub(crate) fn draw(&mut self, client: u32, rng: &mut SmallRng) -> u32 {
         match self {
             Self::InTurn { of, next } => {

@@ -9,24 +9,23 @@ use serde::Deserialize;
 use crate::results::BIN_S;
 use crate::rng::unit;
 
-/// The retry behaviour of one entry of `traffic`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Retry {
-    /// The share of refused requests that are retried.
+    /// Share of refused requests that are retried.
     pub(crate) probability: Number,
-    /// The mean wait before a retry, in seconds.
+    /// Mean wait before a retry, in seconds.
     pub(crate) backoff_s: Number,
-    /// The spread of that wait, as a share of it to either side.
+    /// Spread of that wait, as a share of it to either side.
     #[serde(default)]
     pub(crate) jitter: Number,
-    /// The largest number of attempts, the first one included; unlimited if absent.
+    /// Maximum number of attempts, the first one included; unlimited if absent.
     pub(crate) attempts: Option<u32>,
 }
 
 impl Retry {
-    /// Returns the steps until a request is repeated that was refused for the `attempt`th time, with the
-    /// entry's probability.
+    /// Returns the steps until the retry after the `attempt`th refusal, with the entry's
+    /// probability.
     pub(crate) fn wait(&self, attempt: u32, rng: &mut SmallRng) -> Option<usize> {
         if self.attempts.is_some_and(|attempts| attempt >= attempts) || unit(rng) >= self.probability.0 {
             return None;
@@ -36,7 +35,6 @@ impl Retry {
     }
 }
 
-/// What is planned for later steps.
 #[derive(Debug)]
 pub(crate) struct Planned<T> {
     steps: BTreeMap<usize, Vec<T>>,

@@ -12,7 +12,7 @@ pub(crate) struct Share {
     pub(crate) of_load: Number,
 }
 
-/// The part of the load of each client, before number `first` and from it on.
+/// Part of the load of each client, before number `first` and from it on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Parts {
     pub(crate) first: u32,
@@ -20,8 +20,8 @@ pub(crate) struct Parts {
     pub(crate) each_of_others: f64,
 }
 
-/// Returns the parts at `t` among `joined` clients. Clients that crashed still count: their part of the load
-/// is lost.
+/// Returns the parts at `t` among `joined` clients. Clients that crashed still count: their part of
+/// the load is lost.
 pub(crate) fn parts(shares: &[Share], t: f64, joined: u32) -> Parts {
     let after = shares.partition_point(|share| share.at_s.0 <= t);
     let others = |first: u32, load: f64| if joined > first { load / f64::from(joined - first) } else { 0.0 };
@@ -35,8 +35,8 @@ pub(crate) fn parts(shares: &[Share], t: f64, joined: u32) -> Parts {
     }
 }
 
-/// Returns the zone of each of `clients` that join together: an even division in blocks, so that the first
-/// clients are in the first zone.
+/// Returns the zone of each of `clients` that join together: an even division in blocks, so that
+/// the first clients are in the first zone.
 pub(crate) fn zones_of(clients: u32, zones: u32) -> impl Iterator<Item = u32> {
     let zones = u64::from(zones);
     (0..u64::from(clients)).map(move |client| (client * zones / u64::from(clients)) as u32)

@@ -1,5 +1,6 @@
-//! Background jobs that wait for admission, against the real law: how much of what is possible they get alone, beside
-//! other tenants and beside a flood of their own, and how many attempts that takes.
+//! Background jobs that wait for admission, against the real law: their share of the possible
+//! admissions without competition, next to other tenants and next to a flood of the same tenant,
+//! and the number of attempts.
 
 use std::time::Duration;
 
@@ -14,41 +15,38 @@ use tokio::time::{Instant, sleep};
 
 use crate::pair::{Pair, identity};
 
-/// The tenant of the jobs.
+/// Tenant of the jobs.
 const JOBS: &str = "batch";
 const STEP: Duration = Duration::from_millis(10);
-/// The time in which the tiers connect, the jobs begin and the law settles.
+/// Time for the tiers to connect, the jobs to begin and the law to settle.
 const SETTLING: Duration = Duration::from_secs(10);
-/// The work of a job after each admission.
+/// Work of a job after each admission.
 const WORK: Duration = Duration::from_millis(1);
 
-/// The requests of a tenant that do not wait, at every instance.
+/// Requests of a tenant that do not wait, at every instance.
 struct Flood {
     tenant: &'static str,
     rps: f64,
 }
 
-/// A fleet of instances, with jobs at each.
 struct Setting {
     limit: f64,
     instances: usize,
     /// Jobs of the tenant `batch` at each instance.
     jobs: usize,
     flood: Option<Flood>,
-    /// Admissions of the jobs that are possible, as a share of the limit.
+    /// Possible admissions of the jobs, as a share of the limit.
     possible: f64,
 }
 
-/// The way in which a job asks.
 #[derive(Clone, Copy)]
 enum Job {
     /// Sleeps for `retry_after` after each refusal.
     Sleeps,
-    /// Waits.
     Waits,
 }
 
-/// The requests of the jobs in the measured time.
+/// Requests of the jobs in the measured time.
 #[derive(Debug)]
 struct Outcome {
     seconds: f64,
@@ -102,7 +100,8 @@ impl Instance {
         }
     }
 
-    /// Returns the attempts of jobs, their admissions, and the requests beside them: offered and admitted.
+    /// Returns the attempts of jobs, their admissions, and the other requests: offered and
+    /// admitted.
     fn counts(&self) -> [u64; 4] {
         let counts = self.key(JOBS).counts();
         let [offered, admitted] = self.beside;
@@ -239,7 +238,8 @@ async fn waiting_jobs_get_what_is_possible_for_about_as_many_attempts() {
     }
 }
 
-/// A job beside requests of its own tenant that do not wait: each of its attempts passes like any other request.
+/// A job next to requests of the same tenant that do not wait: each of its attempts passes like any
+/// other request.
 #[tokio::test(start_paused = true)]
 async fn flood_of_the_own_tenant_starves_no_job_more_than_the_coin() {
     for factor in [2.0, 10.0] {

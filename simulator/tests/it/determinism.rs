@@ -4,8 +4,8 @@ use plimsoll_simulator::{Outcome, Run, Scenario, run, simulate};
 
 use crate::parse;
 
-/// A scenario of every feature: two buckets, shadow and enforcement, loss, faults of every kind, joins,
-/// retries, on/off load.
+/// Every feature: two buckets, shadow and enforcement, loss, faults of every kind, joins, retries,
+/// on/off load.
 const ALL: &str = "\
 name: all
 duration_s: 25

@@ -1,4 +1,4 @@
-//! What one hostile client reports as evidence does not decide the rollout of the fleet.
+//! Evidence from one hostile client does not decide the rollout of the fleet.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::pair::{Pair, identity};
 
 const HONEST: u64 = 20;
 
-/// A controller in canary, and a zone of clients that report evidence alone.
+/// A controller in canary, and a zone of clients that only report evidence.
 struct World {
     pair: Pair,
     now: Duration,
@@ -38,7 +38,7 @@ impl World {
         world
     }
 
-    /// Advances half a second, in which each honest client and the hostile one report these outcomes.
+    /// Advances half a second. Each honest client and the hostile client report these outcomes.
     fn pass(&mut self, honest: &Outcomes, hostile: &Outcomes) {
         self.now += Duration::from_millis(500);
         self.seq += 1;
@@ -65,7 +65,7 @@ impl World {
         self.pair.roll_up(now);
     }
 
-    /// The mode that the zone was sent, after a minute in which the clients report these outcomes.
+    /// Returns the mode that the zone was sent, after a minute of these outcomes.
     fn mode_after_a_minute(&mut self, honest: &Outcomes, hostile: &Outcomes) -> Option<Mode> {
         (0..120).for_each(|_| self.pass(honest, hostile));
         let now = MonoTime::from_elapsed(self.now);
@@ -74,13 +74,13 @@ impl World {
     }
 }
 
-/// The most that can be claimed without being cut as impossible, and more than that.
+/// The maximum claim that is not cut as impossible, and a larger claim.
 const CLAIMS: [u64; 2] = [400_000, 1_000_000_000];
 
 #[test]
 fn gate_fails_on_what_twenty_honest_clients_report_whatever_another_one_claims() {
     for claimed in CLAIMS {
-        // 1 % refused, of which 0.1 % are allowed.
+        // 1 % refused; 0.1 % are allowed.
         let honest = Outcomes { offered: 100, refused: 1, ..Outcomes::default() };
         let hostile = Outcomes { offered: claimed, ..Outcomes::default() };
         let mode = World::new(0.001).mode_after_a_minute(&honest, &hostile);
@@ -113,7 +113,7 @@ fn claim_of_unobserved_requests_replaces_no_latency_that_any_client_reports() {
     let observing = Outcomes { latency: slow, ..honest.clone() };
     let claimed = Outcomes { offered: 400_000, unobserved: 400_000, ..Outcomes::default() };
     for (of, other, mode) in [
-        // The canary alone is observed, so its gate waits, and one client cannot end that.
+        // Only the canary is observed, so its gate waits, and one client cannot end that.
         (&observing, &claimed, Mode::Canary),
         (&behind_proxy, &observing, Mode::Canary),
         (&behind_proxy, &behind_proxy, Mode::Enforce),

@@ -15,7 +15,7 @@ fn below(expect: &str) -> Scenario {
     parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The expectations that one run does not meet, as text.
+/// Returns the expectations that one run does not meet, as text.
 fn figures(expect: &str) -> Vec<String> {
     let scenario = below(expect);
     broken(&scenario, &[run(&scenario, 1)]).iter().map(ToString::to_string).collect()

@@ -1,5 +1,5 @@
-//! The whole limit is used, and no more, with any number of names. `cargo run --release -p plimsoll-simulator
-//! --example grid` runs all cells, this test some of each number of names.
+//! The whole limit is used, and no more, with any number of names. `cargo run --release -p
+//! plimsoll-simulator --example grid` runs all cells, this test some of each number of names.
 
 #[path = "../../examples/grid/cells.rs"]
 mod cells;

@@ -5,7 +5,7 @@ use plimsoll_simulator::ScenarioError;
 
 use crate::parse;
 
-/// A valid scenario, in which each test replaces one text.
+/// A valid scenario; each test replaces one text in it.
 const GOOD: &str = "\
 name: good
 duration_s: 30
@@ -27,8 +27,8 @@ faults:
 expect: { api: { worst_1s: [0, 2] } }
 ";
 
-/// Checks that the scenario with `from` replaced by `to` is rejected at the place of `at`, for the field
-/// `path`, with these words in the message or the hint.
+/// Checks that the scenario with `from` replaced by `to` is rejected at the place of `at`, for the
+/// field `path`, with these words in the message or the hint.
 fn check(from: &str, to: &str, at: &str, path: &str, words: &str) {
     assert!(GOOD.contains(from), "{from}");
     let text = GOOD.replacen(from, to, 1);

@@ -1,5 +1,6 @@
-//! Attacks on the kill switch: hostile peers claim kill generations, bucket generations and drill numbers. The
-//! real state machines of all tiers exchange their messages at once; the hostile reports are scripted.
+//! Attacks on the kill switch: hostile peers claim kill generations, bucket generations and drill
+//! numbers. The real state machines of all tiers exchange their messages without delay; the hostile
+//! reports are scripted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const FLEET: Scope = Scope::Fleet;
-/// The aggregator under the controller, and the one under that aggregator.
+/// Aggregator under the controller, and the one under that aggregator.
 const UPPER: usize = 0;
 const LOWER: usize = 1;
 
@@ -52,7 +53,7 @@ fn identity(instance: u64, role: Role) -> Identity {
     }
 }
 
-/// What a hostile peer claims in its report.
+/// Claim of a hostile peer in its report.
 #[derive(Clone, Default)]
 struct Claim {
     kill: u64,
@@ -70,7 +71,6 @@ fn invented(count: usize, generation: u64) -> Claim {
     Claim { kills: (0..count).map(one).collect(), ..Claim::default() }
 }
 
-/// A peer whose reports are scripted.
 struct Peer {
     identity: Identity,
     stream: StreamId,
@@ -93,14 +93,13 @@ impl Peer {
     }
 }
 
-/// A controller, an aggregator, and an aggregator below that.
 struct World {
     now: u64,
     processes: u64,
     brain: Option<Brain>,
     durable: DurableState,
     zones: [Zone; 2],
-    /// The stream of each aggregator to its parent.
+    /// Stream of each aggregator to its parent.
     streams: [Option<StreamId>; 2],
 }
 
@@ -213,7 +212,7 @@ impl World {
         Peer { identity: identity(self.processes, role), stream: StreamId(self.processes), seq: 0 }
     }
 
-    /// Lets a new peer of an aggregator claim something, and carries the consequence everywhere.
+    /// Lets a new peer of an aggregator make a claim, and carries the consequence everywhere.
     fn claims(&mut self, role: Role, zone: usize, claim: Claim) {
         let (now, mut peer) = (self.at(), self.peer(role));
         let report = peer.report(now, claim);
@@ -221,7 +220,7 @@ impl World {
         self.settle();
     }
 
-    /// The same at the controller, by a new aggregator.
+    /// Makes a claim at the controller, by a new aggregator.
     fn claims_at_controller(&mut self, claim: Claim) {
         let (now, mut peer) = (self.at(), self.peer(Role::Aggregator));
         let report = peer.report(now, claim);
@@ -229,7 +228,7 @@ impl World {
         self.settle();
     }
 
-    /// The generations of a scope at the controller, the upper and the lower aggregator.
+    /// Returns the generations of a scope at the controller, the upper and the lower aggregator.
     fn generations(&self, scope: &Scope) -> [u64; 3] {
         let brain = self.brain.as_ref().map_or(0, |brain| brain.kills().generation(scope).0);
         let [upper, lower] = [UPPER, LOWER].map(|zone| self.zones[zone].kills().generation(scope).0);
@@ -296,7 +295,7 @@ fn repeated_claims_cut_no_aggregator_off() {
             }
             world.settle();
             assert_eq!(world.generations(&FLEET), [0; 3]);
-            // The aggregator starts again, and the clients of before are the first to come.
+            // The aggregator starts again, and its earlier clients connect first.
             world.restart(zone);
             world.claims(Role::Client, zone, fleet(4 * step));
             world.settle();
@@ -369,7 +368,7 @@ fn ended_kills_leave_room_for_new_ones() {
     }
     world.settle();
     kill(&mut world, "one-more");
-    // One of the first is killed again: its number does not begin anew.
+    // One of the first is killed again: its number does not restart.
     kill(&mut world, "b0");
     assert_eq!(world.generations(&alone("api")).map(|of| of % 2), [1; 3], "a kill in force stays");
     let slots = world.zones.iter().map(|zone| zone.kills().buckets().count()).max();
@@ -434,8 +433,8 @@ fn clients_carry_a_kill_over_a_restart_of_their_aggregator_until_the_controller_
         }
         world.controller_starts();
         world.settle();
-        // The controller's word holds. An aggregator that was sent the number by its parent is in shadow until an
-        // operator passes it.
+        // The controller's order wins. An aggregator that was sent the number by its parent is in
+        // shadow until an operator passes it.
         let lower = u64::from(killed || zone == UPPER);
         assert_eq!(world.generations(&FLEET), [u64::from(killed), u64::from(killed), lower], "{zone}");
         let now = world.at();
@@ -455,7 +454,7 @@ fn aggregator_with_an_order_of_its_own_takes_no_evidence() {
     world.zones[UPPER].order_kill(now, &alone("api"), true).unwrap();
     world.claims(Role::Client, UPPER, fleet(1));
     assert_eq!(world.generations(&FLEET)[1], 0);
-    // Its order follows evidence that came before.
+    // Its order follows earlier evidence.
     world.restart(UPPER);
     world.claims(Role::Client, UPPER, fleet(1));
     let now = world.at();
@@ -473,7 +472,7 @@ fn controller_without_state_learns_a_kill_from_its_aggregators() {
         world.settle();
         assert_eq!(world.generations(&FLEET), [1; 3]);
         world.controller_stops();
-        // A backup of before the kill is a state all the same.
+        // A backup from before the kill is a state anyway.
         world.durable = if lost { DurableState::lost() } else { saved };
         world.controller_starts();
         world.settle();

@@ -1,21 +1,24 @@
-//! The kill switch over random traces of the real state machines. Processes die and restart; messages are
-//! late, duplicated, reordered or lost; operators kill, end kills and promote at every tier, also at
-//! processes without a connection. After every event, no client refuses requests that it must not refuse.
+//! The kill switch over random traces of the real state machines. Processes die and restart;
+//! messages are late, duplicated, reordered or lost; operators kill, end kills and promote at every
+//! tier, also at processes without a connection. After every event, no client refuses requests that
+//! it must not refuse.
 //!
-//! The expectation does not use generations. It follows which process knows which order: the process where
-//! the order was given, and each process that takes a message of a process that knows it. An operator who
-//! promotes a bucket at the controller decides for all orders that are known there, and for those given before
-//! an operator ended the kills of their scope at the controller. So a client may refuse if such a decision, or
-//! the initial one, knew all orders that the client's aggregator has known for two seconds.
+//! The expectation does not use generations. It tracks which process knows which order: the process
+//! that received the order, and each process that takes a message of a process that knows it. An
+//! operator who promotes a bucket at the controller decides for all orders that are known there,
+//! and for all orders given before an operator ended the kills of their scope at the controller. So
+//! a client may refuse if such a decision, or the initial one, knew all orders that the client's
+//! aggregator has known for two seconds.
 //!
-//! Of some orders an aggregator knows only that a generation moved: a client reported the generation without
-//! the order, or the process that knew the order has died. Another order may have reached the same generation
-//! or a later one, so a decision that knew the generation suffices. A generation without its order is evidence
-//! only for a process that has lost its state: an aggregator that took it forgets it again when a controller
-//! speaks, and all others ignore it.
+//! Of some orders an aggregator knows only that a generation moved: a client reported the
+//! generation without the order, or the process that knew the order has died. Another order may
+//! have reached the same generation or a later one, so a decision that knew the generation
+//! suffices. A generation without its order is evidence only for a process that has lost its state:
+//! an aggregator that took it forgets it when a controller sends directives, and all others ignore
+//! it.
 //!
-//! An operator who ends the kills of a scope at a controller that holds none decides as well, for the orders of
-//! which only generations were reported: what is enforced stays so.
+//! An operator who ends the kills of a scope at a controller that holds none decides as well, for
+//! the orders with only reported generations: their enforcement continues.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock};
@@ -39,38 +42,37 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 const TRACES: u64 = 1_000;
-/// The length of a trace in milliseconds.
+/// Length of a trace in milliseconds.
 const LENGTH: u64 = 16_000;
-/// The length of a step in milliseconds.
+/// Length of a step in milliseconds.
 const STEP: u64 = 50;
-/// The time in milliseconds for which a client may still refuse after an order has reached its aggregator.
+/// Time in milliseconds that a client may still refuse after an order has reached its aggregator.
 const ALLOWED: u64 = 2_000;
-/// The longest delay of a message in milliseconds, before it would end its stream.
+/// Maximum delay of a message in milliseconds, before it would end its stream.
 const DELAY: u64 = 1_800;
-/// The longest time in milliseconds for which an aggregator is cut off from its parent.
+/// Maximum time in milliseconds that an aggregator is cut off from its parent.
 const CUT: u64 = 8_000;
 const BUCKETS: [&str; 2] = ["api", "web"];
 const ZONES: usize = 3;
 const CLIENTS: usize = 5;
-/// The aggregator whose parent is the aggregator `UPPER`.
+/// Child of the aggregator `UPPER`.
 const LOWER: usize = 2;
 const UPPER: usize = 1;
 
-/// The orders that a process knows, by number.
+/// Orders that a process knows, by number.
 type Knowledge = BTreeSet<u64>;
 
-/// An order as an aggregator knows it.
 #[derive(Clone, Copy)]
 struct Known {
     since: u64,
-    /// The generation of its scope at this aggregator.
+    /// Generation of its scope at this aggregator.
     generation: u64,
     /// The aggregator was sent the order itself, not only a generation.
     certain: bool,
 }
 
-/// A decision to enforce a bucket: its time, the orders it knew, and the generations of the fleet and the
-/// bucket.
+/// A decision to enforce a bucket: its time, its known orders, and the generations of the fleet and
+/// the bucket.
 type Promotion = (u64, Knowledge, [u64; 2]);
 
 /// A message in flight, and the knowledge of its sender.
@@ -79,7 +81,7 @@ struct InFlight<M> {
     due: u64,
     message: M,
     knows: Knowledge,
-    /// The orders among them that are certain.
+    /// Orders among them that are certain.
     certain: Knowledge,
     kills: BTreeMap<Scope, u64>,
 }
@@ -105,25 +107,23 @@ struct ClientLife {
     subscription: Subscription,
     keys: [KeyHandle; 2],
     knows: Knowledge,
-    /// The generations it was sent.
     kills: BTreeMap<Scope, u64>,
     stream: Option<Stream>,
     retries: u64,
 }
 
-/// An order to kill.
 struct Order {
     scope: Scope,
-    /// The aggregator where it was given died before the controller knew the order. Only a generation
+    /// The aggregator with the order died before the controller knew the order. Only a generation
     /// remains, which another order may have reached as well.
     ambiguous: bool,
-    /// The aggregator and its process where it was given; `None` for the controller.
+    /// Aggregator and process that received it; `None` for the controller.
     given_at: Option<(usize, u128)>,
 }
 
 struct World {
     random: SmallRng,
-    /// The rate of operators' actions, as a multiple of the lowest.
+    /// Rate of operators' actions, as a multiple of the lowest.
     pace: f64,
     now: u64,
     streams: u64,
@@ -133,22 +133,22 @@ struct World {
     modes: [bool; 2],
     controller_knows: Knowledge,
     saved_knows: Knowledge,
-    /// The orders that were given before an end of their scope at the controller. A later decision there is one
-    /// for them too, even if the controller learns of them only afterwards.
+    /// Orders from before an end of their scope at the controller. A later decision there covers
+    /// them too, even if the controller learns of them only afterwards.
     ended: Knowledge,
     zones: Vec<Option<ZoneLife>>,
-    /// The time until which each aggregator is cut off from its parent, across restarts.
+    /// End of each aggregator's disconnection from its parent, across restarts.
     cut_until: [u64; ZONES],
     clients: Vec<ClientLife>,
     orders: Vec<Order>,
-    /// The decisions to enforce each bucket, the initial one first.
+    /// Decisions to enforce each bucket, the initial one first.
     promotions: [Vec<Promotion>; 2],
-    /// The checks at which a client refused.
+    /// Number of checks with a refusing client.
     refusing: u64,
 }
 
-/// The policy with each bucket in enforcement or in shadow. The limit is zero, so that a client refuses if it
-/// enforces.
+/// The policy with each bucket in enforcement or in shadow. The limit is zero, so that a client
+/// refuses if it enforces.
 fn policy(modes: [bool; 2]) -> Arc<Policy> {
     static ALL: LazyLock<Vec<Arc<Policy>>> = LazyLock::new(|| {
         let read = |number: usize| {
@@ -184,7 +184,7 @@ fn concerns(scope: &Scope, of: &str) -> bool {
 }
 
 impl ZoneLife {
-    /// Enters the orders that a message has brought.
+    /// Enters the orders in a message.
     fn learn(&mut self, orders: &[Order], now: u64, taken: Vec<u64>, certain: impl Fn(u64) -> bool) {
         for id in taken {
             let generation = self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
@@ -196,13 +196,13 @@ impl ZoneLife {
         }
     }
 
-    /// Forgets the orders of which only a generation was known that is no longer held.
+    /// Forgets the orders known only by a generation that the aggregator has dropped.
     fn forget_evidence(&mut self, orders: &[Order]) {
         let held = |id: u64| self.zone.kills().generation(&orders[usize::try_from(id).unwrap()].scope).0;
         self.knows.retain(|id, known| known.certain || held(*id) >= known.generation);
     }
 
-    /// The known orders, and the certain ones among them.
+    /// Returns the known orders, and the certain ones among them.
     fn knowledge(&self) -> (Knowledge, Knowledge) {
         let certain = self.knows.iter().filter(|(_, known)| known.certain);
         (self.knows.keys().copied().collect(), certain.map(|(id, _)| *id).collect())
@@ -292,7 +292,7 @@ impl World {
         self.save();
     }
 
-    /// Saves the controller's state, before which it sends nothing.
+    /// Saves the controller's state. It sends nothing before that.
     fn save(&mut self) {
         let Some(brain) = &mut self.brain else { return };
         if let Some((number, durable)) = brain.unsaved() {
@@ -302,7 +302,6 @@ impl World {
         self.saved_knows = self.controller_knows.clone();
     }
 
-    /// Runs one step.
     fn step(&mut self) {
         self.now += STEP;
         self.faults();
@@ -326,7 +325,6 @@ impl World {
         self.check("a step");
     }
 
-    /// Kills and restarts processes, and breaks streams.
     fn faults(&mut self) {
         if self.chance(0.004) && self.brain.take().is_some() {
             for life in self.zones.iter_mut().flatten() {
@@ -405,7 +403,6 @@ impl World {
         }
     }
 
-    /// Lets operators kill, end kills, and promote.
     fn operators(&mut self) {
         if self.chance(0.012 * self.pace) {
             let scope = scopes()[self.random.random_range(0..3)].clone();
@@ -467,11 +464,11 @@ impl World {
         self.decide(number);
     }
 
-    /// Notes that an operator has decided to enforce a bucket, or to go on with it.
+    /// Notes that an operator has decided to enforce a bucket, or to continue.
     fn decide(&mut self, number: usize) {
         let Some(brain) = &self.brain else { return };
         let kill = brain.durable().kill_of(&bucket(BUCKETS[number]));
-        // A decision while killed decides nothing.
+        // A decision while killed has no effect.
         if !kill.is_on() {
             let generations = [kill.fleet.0, kill.bucket.0];
             let knew = &self.controller_knows | &self.ended;
@@ -491,7 +488,7 @@ impl World {
         }
     }
 
-    /// Opens streams for processes that have none, those of clients to a random aggregator.
+    /// Opens streams for processes that have none; clients use a random aggregator.
     fn connect(&mut self) {
         let now = at(self.now);
         for number in 0..ZONES {
@@ -519,12 +516,10 @@ impl World {
         }
     }
 
-    /// The delay of a message in milliseconds.
     fn delay(&mut self) -> u64 {
         if self.chance(0.03) { self.below(DELAY) } else { self.below(120) }
     }
 
-    /// Delivers the messages that are due.
     fn carry(&mut self) {
         for number in 0..ZONES {
             while let Some((sent, id, parent)) =
@@ -583,8 +578,8 @@ impl World {
         }
     }
 
-    /// Removes the next report that is due on a stream. Reports keep their order, since a parent would end
-    /// the stream otherwise; rarely one is duplicated.
+    /// Removes the next report that is due on a stream. Reports keep their order, since a parent
+    /// would end the stream otherwise; rarely one is duplicated.
     fn arriving_up(
         &mut self,
         stream: impl Fn(&mut Self) -> Option<&mut Stream>,
@@ -652,7 +647,6 @@ impl World {
         entered
     }
 
-    /// Sends the reports and directives that are due.
     fn send(&mut self) {
         let now = at(self.now);
         for number in 0..ZONES {
@@ -761,8 +755,8 @@ impl World {
     }
 }
 
-/// The orders that the receiver of a message learns of those that the sender knew: the ones for scopes of
-/// which it holds no later generation, and the ones for scopes that the message names.
+/// Returns the sender's known orders that the receiver of a message learns: orders for scopes
+/// without a later generation at the receiver, and for scopes in the message.
 fn taken<M>(
     orders: &[Order],
     sent: &InFlight<M>,
@@ -776,8 +770,8 @@ fn taken<M>(
     sent.knows.iter().filter(takes).copied().collect()
 }
 
-/// Returns true if an order counted at the receiver of a report: the report names it, or the receiver holds its
-/// generation now.
+/// Returns true if an order counted at the receiver of a report: the report names it, or the
+/// receiver holds its generation now.
 fn counts(
     orders: &[Order],
     sent: &InFlight<Report>,

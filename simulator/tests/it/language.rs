@@ -1,11 +1,11 @@
-//! What a scenario scripts beyond loads and faults has its effect: changes of the policy, costs, callers that wait,
-//! clocks of another pace, zones, and names.
+//! The scripts of a scenario beyond loads and faults have their effects: changes of the policy,
+//! costs, callers that wait, clocks of another pace, zones, and names.
 
 use plimsoll_simulator::{BucketOutcome, Outcome, broken, run};
 
 use crate::parse;
 
-/// Runs a minute with a limit of 1,000 and this traffic, and checks that all of it is as expected.
+/// Runs a minute with a limit of 1,000 and this traffic, and checks the expectations.
 fn check(traffic: &str, rest: &str, expect: &str) -> BucketOutcome {
     let text = format!(
         "name: some\nduration_s: 60\nzones: 2\nclients: 4\n\
@@ -57,7 +57,7 @@ fn cost_counts_in_limit_and_figures() {
 
 #[test]
 fn callers_wait_and_give_up() {
-    // Four clients of 10 callers, each of which can send five requests a second.
+    // Four clients with 10 callers. Each caller can send five requests a second.
     check(
         "[ { bucket: api, callers: { in_flight: 10, latency_s: 0.2 }, load: { constant: 3000 } } ]",
         "",
@@ -78,7 +78,7 @@ fn clocks_of_other_paces_hold_the_limit() {
         "pace: { controller: 0.99, zones: [1.01, 0.99], clients: [1.01, 1, 0.99] }",
         "{ window_s: [10, 60], mean_ratio: [0.98, 1.02] }",
     );
-    // A zone whose clock is fast measures too low a rate.
+    // A zone with a fast clock measures too low a rate.
     check(FLOOD, "pace: { zones: [2, 2] }", "{ window_s: [10, 60], mean_ratio: [1.5, 2.1] }");
 }
 

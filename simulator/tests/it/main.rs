@@ -38,12 +38,10 @@ use std::path::Path;
 use plimsoll_policy::Source;
 use plimsoll_simulator::{Scenario, ScenarioError};
 
-/// Reads a scenario, or its first variant, from text.
 fn parse(text: &str) -> Result<Scenario, ScenarioError> {
     Ok(parse_all(text)?.swap_remove(0))
 }
 
-/// Reads the variants of a scenario from text.
 fn parse_all(text: &str) -> Result<Vec<Scenario>, ScenarioError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
     Scenario::parse(Source { name: "test.yaml", text }, &folder)

@@ -1,4 +1,4 @@
-//! A controller and one aggregator below it, for tests whose clients are scripted.
+//! A controller and one aggregator below it, for tests with scripted clients.
 
 use std::sync::Arc;
 
@@ -13,16 +13,13 @@ use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_policy::{Policy, Source};
 
 const UPLINK: StreamId = StreamId(1_000_000);
-/// The instance of the aggregator.
 pub(crate) const AGGREGATOR: u128 = 1_000_000;
 
-/// A controller and one aggregator.
 pub(crate) struct Pair {
     pub(crate) brain: Brain,
     pub(crate) zone: Zone,
 }
 
-/// Returns the identity of an instance in the zone `a`.
 pub(crate) fn identity(role: Role, instance: u128) -> Identity {
     Identity {
         instance: InstanceId(instance),
@@ -46,7 +43,7 @@ impl Pair {
         Self { brain, zone }
     }
 
-    /// Carries a report up, advances the controller, and carries its directives down.
+    /// Sends a report up, advances the controller, and sends its directives down.
     pub(crate) fn roll_up(&mut self, now: MonoTime) {
         let report = self.zone.report(now);
         self.brain.on_report(now, UPLINK, report).expect("the controller accepts every roll-up");

@@ -1,6 +1,6 @@
-//! Every scenario in the repository meets its expectations at a tick of half a second: with three seeds, more
-//! for scenarios whose seeds differ much, and one for the most expensive ones. `cargo run --release -p
-//! plimsoll-simulator --example accuracy` runs all seeds at both ticks.
+//! Every scenario in the repository meets its expectations at a tick of half a second: with three
+//! seeds, more if the seeds of a scenario differ much, and one for the most expensive scenarios.
+//! `cargo run --release -p plimsoll-simulator --example accuracy` runs all seeds at both ticks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use plimsoll_simulator::{Scenario, broken, simulate};
 
 const SEEDS: u64 = 3;
-/// The expensive scenarios, which run with one seed.
+/// Expensive scenarios, which run with one seed.
 const HEAVY: [&str; 4] = ["01-steady-100x", "14-controller-away-49-tenants", "20-", "28-"];
-/// The seeds of scenarios that are near a bound and differ much from seed to seed.
+/// Seeds of scenarios that are near a bound and differ much from seed to seed.
 const SEEDS_OF_SQUARES: u64 = 12;
-/// The seeds of scenarios whose first second is judged.
+/// Seeds of scenarios with a judged first second.
 const SEEDS_OF_SURGES: u64 = 5;
-/// The seeds of rare refusals, at the small limits whose seeds differ most.
+/// Seeds of rare refusals, at the small limits where seeds differ most.
 const SEEDS_OF_RARE_REFUSALS: u64 = 20;
-/// The seeds of variants with two clients.
+/// Seeds of variants with two clients.
 const SEEDS_OF_PAIRS: u64 = 10;
-/// The seeds of floods of invented names.
+/// Seeds of floods of invented names.
 const SEEDS_OF_NAMES: u64 = 3;
 
 fn files() -> Vec<PathBuf> {
@@ -52,7 +52,7 @@ fn check(number: &str) {
             names if names.starts_with("27-") => SEEDS_OF_NAMES,
             rare if rare.starts_with("25d-groups-30") && rare.contains("/240-") => SEEDS_OF_RARE_REFUSALS,
             rare if rare.starts_with("26-after-a-surge-50") => SEEDS_OF_RARE_REFUSALS,
-            // Of the variants, those with few clients differ most and cost least.
+            // Variants with few clients differ most and cost least.
             large if large.contains('/') && large.ends_with("-99") => 1,
             small if small.contains('/') && small.ends_with("-2") => SEEDS_OF_PAIRS,
             _ => SEEDS,

@@ -1,5 +1,5 @@
-//! Starts: the first requests at once of a client that has just connected pass, as long as they fit the limit, and a
-//! crowd of such clients is cut.
+//! Starts: the first burst of a client that has just connected passes, as long as it fits the
+//! limit, and a crowd of such clients is cut.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +14,17 @@ use plimsoll_policy::ONE_CLASS_TENANTS;
 
 use crate::pair::{Pair, identity};
 
-/// The time between two refills of a client.
+/// Time between two refills of a client.
 const STEP_MS: u64 = 10;
-/// Requests that arrive at once.
+/// Requests that arrive together.
 const BURST: usize = 20;
 
-/// A service's limiter.
 struct Client {
     stream: StreamId,
     subscription: Subscription,
     shard: Shard,
     key: KeyHandle,
-    /// The time of its first report.
+    /// Time of its first report.
     started: u64,
 }
 
@@ -38,7 +37,7 @@ impl Client {
         Self { stream: StreamId(number), subscription, shard: limiter.shard(number), key, started: now }
     }
 
-    /// Returns the requests that are refused of `requests` at once.
+    /// Returns the refusals among simultaneous `requests`.
     fn refused(&mut self, requests: usize) -> usize {
         (0..requests).filter(|_| !self.shard.check(&self.key.request()).verdict.is_admit()).count()
     }
@@ -68,7 +67,7 @@ impl World {
         world
     }
 
-    /// Starts a client, which gets its first directives at once. Returns its number.
+    /// Starts a client, which gets its first directives immediately. Returns its number.
     fn start(&mut self) -> u64 {
         let number = self.clients.len() as u64 + 1;
         self.clients.insert(number, Client::new(number, self.now));
@@ -109,7 +108,8 @@ impl World {
         (0..ms / STEP_MS).for_each(|_| self.step());
     }
 
-    /// Runs with `rps` requests/s for each of the clients `1..=of`, evenly. Returns the requests refused.
+    /// Runs with `rps` requests/s for each of the clients `1..=of`, evenly. Returns the requests
+    /// refused.
     fn run_with_load(&mut self, ms: u64, of: u64, rps: u64) -> usize {
         let mut refused = 0;
         for _ in 0..ms / STEP_MS {
@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-/// The times of a burst after the first directives, in milliseconds.
+/// Times of a burst after the first directives, in milliseconds.
 const TIMES: [u64; 7] = [0, 20, 50, 200, 500, 1_000, 3_000];
 
 #[test]
@@ -186,8 +186,9 @@ fn first_bursts_of_all_instances_of_a_small_fleet_pass() {
 
 #[test]
 fn bursts_of_a_crowd_that_starts_at_once_are_cut() {
-    // A limit of 100, and 50 clients that start at once. After a time each gets 20 requests at once, and 20 more over the
-    // next second. (time in ms, passed at once at most, passed of both at most)
+    // A limit of 100, and 50 clients that start together. After a time each gets a burst of 20
+    // requests, and 20 more over the next second. (time in ms, maximum passed of the burst, maximum
+    // passed of both)
     for (wait, at_once_max, both_max) in [
         (0, 400, 500),
         (100, 270, 300),

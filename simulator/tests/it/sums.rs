@@ -1,4 +1,5 @@
-//! Sums of counts: whatever two children report, the controller accepts the roll-ups of their aggregator.
+//! Sums of counts: the controller accepts the roll-ups of an aggregator, regardless of the reports
+//! of its two children.
 
 use std::time::Duration;
 
@@ -15,7 +16,6 @@ use crate::pair::{Pair, identity};
 
 const TENANTS: [&str; 3] = ["default", "acme", "other"];
 
-/// An aggregator under a controller.
 struct World {
     pair: Pair,
     now: Duration,
@@ -42,7 +42,7 @@ impl World {
         self.pair.roll_up(now);
     }
 
-    /// Requests of all keys that the zone has counted.
+    /// Returns the requests of all keys that the zone has counted.
     fn counted(&self) -> u128 {
         self.pair
             .zone
@@ -52,7 +52,7 @@ impl World {
     }
 }
 
-/// A child that reports whatever it likes.
+/// A child with arbitrary reports.
 struct Liar {
     identity: Identity,
     stream: Option<StreamId>,
@@ -106,7 +106,7 @@ struct Step {
     grows: [u64; 8],
     late: bool,
     clients: u32,
-    /// What a new stream says was sent before.
+    /// Claim of a new stream about earlier counts.
     sent: u64,
     continues: bool,
     reconnects: bool,
@@ -134,7 +134,8 @@ fn step() -> impl Strategy<Value = Step> {
     )
 }
 
-/// The counts after they grew, made consistent: the interesting reports are those that pass the checks.
+/// Returns the counts after they grew, made consistent: the interesting reports are the ones that
+/// pass the checks.
 fn grown(held: Tally, step: &Step) -> Tally {
     let mut counts = held.counts.plus(Counts::of_columns(step.grows));
     if !counts.is_consistent() {

@@ -16,7 +16,7 @@ use crate::pair::{AGGREGATOR, Pair, identity};
 
 /// Other tenants, with one to three requests each.
 const OTHERS: usize = 1_000_000;
-/// The tenants with a key on one client's stream at a time, before their ids are reused.
+/// Maximum number of tenants with a key on one client's stream, before their ids are reused.
 const PER_CLIENT: usize = 50_000;
 const TENANT_LIMIT: f64 = 100.0;
 const HOT_RPS: u64 = 4_000;
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// The drop ratio of a key of the first client, if it has one of its own.
+    /// Returns the drop ratio of the first client's own key.
     fn ratio(&self, key: usize) -> Option<f64> {
         let Client { board, standings, .. } = &self.clients[0];
         let Standing { established, bin } = *standings.get(&KeyId(key as u32))?;

@@ -1,4 +1,4 @@
-//! No tier says that too little passes while the law does what it should.
+//! No tier reports underadmission while the law works as designed.
 
 use plimsoll_simulator::simulate;
 

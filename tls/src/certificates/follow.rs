@@ -1,4 +1,5 @@
-//! Follows the files of certificates: a set that is whole is taken; of any other the authorities alone are.
+//! Follows the files of certificates. Takes a complete set; of an incomplete set it takes only the
+//! authorities.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,19 +11,18 @@ use crate::files::{Digests, Files, KEY_FILE};
 use crate::generation::Generation;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after which the log names an unusable certificate again.
+/// Interval of naming an unusable certificate in the log.
 const UNUSABLE_AGAIN: Duration = Duration::from_secs(600);
 
-/// A look at the files: the digests of their content, or the reason why they cannot be read.
+/// Digests of the files, or the reason why they cannot be read.
 type Seen = Result<Digests, String>;
 
-/// The looks that the next one is compared with.
 #[derive(Default)]
 pub(super) struct Looks {
     last: Option<Seen>,
-    /// The look that was refused and logged.
+    /// Result that was refused and logged.
     refused: Option<Seen>,
-    /// The generation and the age that were logged, and when.
+    /// Generation and age that were logged, and when.
     logged: Option<(u64, Age, SystemTime)>,
 }
 
@@ -35,7 +35,7 @@ enum Age {
 }
 
 impl Certificates {
-    /// Follows the files: looks at them once a second, takes each whole set, and logs each that is refused. Never
+    /// Reads the files once a second, takes each complete set, and logs each refused set. Never
     /// ends.
     pub async fn follow(&self) {
         let mut interval = tokio::time::interval(LOOK_INTERVAL);
@@ -43,7 +43,7 @@ impl Certificates {
         loop {
             interval.tick().await;
             let certificates = self.clone();
-            // A disk may hang. A look that panicked leaves the set in force.
+            // A disk may hang. A panic leaves the current set in place.
             let _ = tokio::task::spawn_blocking(move || certificates.look(SystemTime::now())).await;
         }
     }
@@ -72,7 +72,7 @@ impl Certificates {
                 self.warn_of_public_key();
                 return self.replace(next);
             }
-            // Files are replaced one after the other: a set is judged when two looks have seen it.
+            // Files are replaced one by one: a set is judged when two looks found it the same.
             _ if !is_settled => return,
             Ok((Err(error), files)) => {
                 let digests = files.digests();
@@ -120,7 +120,7 @@ impl Certificates {
         }
     }
 
-    /// Logs that the end of a certificate is near, and, at intervals, that peers refuse it.
+    /// Logs that a certificate is about to end, and, at intervals, that peers refuse it.
     pub(super) fn log_age(&self, looks: &mut Looks, now: SystemTime) {
         let (health, id) = (self.health(), self.id());
         let age = match () {
@@ -131,7 +131,7 @@ impl Certificates {
         };
         if let Some((generation, logged, at)) = looks.logged
             && (generation, logged) == (health.generation, age)
-            // A clock that was set back begins anew.
+            // After the clock was set back, the interval starts anew.
             && (matches!(age, Age::Fresh | Age::Ending) || now.duration_since(at).is_ok_and(|since| since < UNUSABLE_AGAIN))
         {
             return;

@@ -18,35 +18,37 @@ use crate::files::{Files, KEY_FILE};
 use crate::generation::Generation;
 use follow::Looks;
 
-/// The part of a certificate's validity, as a divisor, that is left when its end is near. Issuers renew before: at a
-/// third (cert-manager) or at half (SPIRE).
+/// Remaining part of a certificate's validity, as a divisor, below which it counts as ending.
+/// Issuers renew earlier: at a third (cert-manager) or at half (SPIRE).
 const ENDING_PART: u32 = 4;
 
-/// The certificates of this process: `tls.crt`, `tls.key` and `ca.crt` of one directory. Clones share one set.
+/// Certificates of this process: `tls.crt`, `tls.key` and `ca.crt` of one directory. Clones share
+/// one set.
 #[derive(Clone)]
 pub struct Certificates {
     shared: Arc<Shared>,
 }
 
-/// The state of the certificates of a process.
+/// State of the certificates of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The begin of the validity of the certificate in force.
+    /// Start of the validity of the current certificate.
     pub not_before: SystemTime,
-    /// Its end.
+    /// End of the validity.
     pub not_after: SystemTime,
-    /// The number of sets that were in force, this one included.
+    /// Number of sets so far, including the current one.
     pub generation: u64,
-    /// True if no authority in use signs the certificate, so that peers with the same authorities refuse it.
+    /// True if no current authority signs the certificate, so that peers with the same authorities
+    /// refuse it.
     pub is_untrusted: bool,
-    /// The number of changes of the files that were refused.
+    /// Number of refused changes of the files.
     pub failures: u64,
-    /// The reason why the files are refused now; the set before is in force.
+    /// Reason why the files are refused now; the old set stays.
     pub refused: Option<String>,
 }
 
 impl Health {
-    /// Returns true if the validity of the certificate in force is over.
+    /// Returns true if the current certificate has expired.
     pub fn is_expired(&self, now: SystemTime) -> bool {
         now > self.not_after
     }
@@ -72,7 +74,7 @@ struct State {
     refused: Option<String>,
 }
 
-/// The reason why a certificate is not that of a role.
+/// Reason why a certificate does not fit a role.
 #[derive(Debug, thiserror::Error)]
 pub enum RoleError {
     /// No certificate can name the role.
@@ -81,18 +83,18 @@ pub enum RoleError {
     /// The certificate names another role.
     #[error("the certificate is that of {certificate}, not of {expected}")]
     Other {
-        /// The identity in the certificate.
+        /// Identity in the certificate.
         certificate: Box<PeerId>,
-        /// The identity of the role.
+        /// Identity of the role.
         expected: Box<PeerId>,
     },
 }
 
 impl Certificates {
-    /// Reads the files. A certificate that has expired is taken, and logged: its renewal may be on the way.
+    /// Reads the files. Accepts and logs an expired certificate: its renewal may be on the way.
     ///
     /// # Errors
-    /// If the files are not one whole set.
+    /// If the files are not one complete set.
     pub fn open(directory: &Path) -> Result<Self, CertificatesError> {
         let now = SystemTime::now();
         let files = Files::read(directory)?;
@@ -111,7 +113,7 @@ impl Certificates {
         self.current().id.clone()
     }
 
-    /// Compares the identity of this process with a role in its own trust domain.
+    /// Compares the identity of this process with a role in its trust domain.
     ///
     /// # Errors
     /// If no certificate can name the role, or this one names another.
@@ -130,8 +132,8 @@ impl Certificates {
         &self.shared.directory
     }
 
-    /// Returns true if all users of this machine have access to the key. A group may: Kubernetes gives the files of a
-    /// Secret to one.
+    /// Returns true if all users of this machine can read the key. A group may: Kubernetes gives
+    /// the files of a Secret to one.
     pub fn is_key_public(&self) -> bool {
         #[cfg(unix)]
         {
@@ -157,23 +159,24 @@ impl Certificates {
         }
     }
 
-    /// Returns a receiver of the number of the generation in force.
+    /// Returns a receiver of the current generation number.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }
 
-    /// Returns the configuration of a gRPC port: TLS 1.3 with certificates of clients, and `h2`.
+    /// Returns the configuration of a gRPC port: TLS 1.3 with client certificates, and `h2`.
     pub fn mutual_server(&self) -> Arc<ServerConfig> {
         self.current().mutual_server.clone()
     }
 
-    /// Returns the configuration of an admin port: TLS 1.3 without certificates of clients, and `http/1.1`.
+    /// Returns the configuration of an admin port: TLS 1.3 without client certificates, and
+    /// `http/1.1`.
     pub fn admin_server(&self) -> Arc<ServerConfig> {
         self.current().admin_server.clone()
     }
 
-    /// Returns the configuration of connections to a parent: TLS 1.3 with the own certificate, and `h2`. Sessions are
-    /// resumed within one generation.
+    /// Returns the configuration of connections to a parent: TLS 1.3 with this process's
+    /// certificate, and `h2`. Sessions are resumed within one generation.
     pub fn child(&self) -> Arc<ClientConfig> {
         self.current().child.clone()
     }
@@ -194,7 +197,7 @@ impl fmt::Debug for Certificates {
     }
 }
 
-/// A poisoned lock is taken over: its data is whole after each statement.
+/// A poisoned lock is taken over: its data is consistent after each statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

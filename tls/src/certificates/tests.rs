@@ -1,4 +1,4 @@
-//! Rotation of the files, with looks at chosen times: each set that is taken, refused and logged.
+//! Rotation of the files, read at chosen times: each set is taken, or refused and logged.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,6 @@ fn zone(zone: &str) -> PeerRole {
     PeerRole::Aggregator { zone: Zone::new(zone).unwrap() }
 }
 
-/// A process with certificates, whose log is kept.
 struct Process {
     authority: Authority,
     directory: TempDir,
@@ -60,7 +59,7 @@ impl Process {
         self.log.during(|| self.certificates.look(now));
     }
 
-    /// Looks until a fault is settled, and returns the reason; the generation must stay.
+    /// Reads until a fault is settled, and returns the reason. The generation must not change.
     fn refusal(&self) -> String {
         let before = self.certificates.health();
         let lines = self.log.lines().len();
@@ -80,7 +79,6 @@ impl Process {
     }
 }
 
-/// The lines that a thread logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -271,7 +269,7 @@ fn files_replaced_one_by_one_between_looks_are_taken_without_a_warning() {
         }
         let health = process.certificates.health();
         assert_eq!((health.failures, health.refused), (0, None), "{order:?}");
-        // The bundle may come first or last, and is taken alone.
+        // The bundle may be first or last, and is accepted by itself.
         lines += if order[1] == 2 { 1 } else { 2 };
         assert_eq!(health.generation, 1 + lines, "round {round}");
     }

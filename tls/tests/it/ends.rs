@@ -26,7 +26,6 @@ pub(crate) fn service() -> PeerRole {
     PeerRole::Service { zone: Zone::new("eu-1").unwrap(), service: Name::new("cart").unwrap() }
 }
 
-/// A directory with certificates.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) certificates: Certificates,
@@ -50,7 +49,7 @@ impl Process {
     }
 }
 
-/// The outcome of a handshake at each end.
+/// Outcome of a handshake at each end.
 #[derive(Debug)]
 pub(crate) struct Met {
     pub(crate) at_parent: Result<(Peer, HandshakeKind), HandshakeFailure>,
@@ -58,7 +57,7 @@ pub(crate) struct Met {
 }
 
 impl Met {
-    /// Both labels; empty where the handshake succeeded.
+    /// Returns both labels; empty where the handshake succeeded.
     pub(crate) fn labels(&self) -> (&'static str, &'static str) {
         let label =
             |end: &Result<_, HandshakeFailure>| end.as_ref().err().map_or("", HandshakeFailure::label);
@@ -109,14 +108,12 @@ pub(crate) async fn meet(parent: Arc<ServerConfig>, child: Arc<ClientConfig>) ->
     Met { at_parent, at_child }
 }
 
-/// A configuration of a parent that presents this certificate.
 pub(crate) fn parent_with(config: &Arc<ServerConfig>, leaf: &Leaf) -> Arc<ServerConfig> {
     let mut config = ServerConfig::clone(config);
     config.cert_resolver = resolver(leaf);
     Arc::new(config)
 }
 
-/// A configuration of a child that presents this certificate.
 pub(crate) fn child_with(config: &ClientConfig, leaf: &Leaf) -> Arc<ClientConfig> {
     let mut config = config.clone();
     config.alpn_protocols = vec![b"h2".to_vec()];

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::ends::{DOMAIN, Process, aggregator, service};
 
 const CONNECTIONS: usize = 32;
-/// The bar is 20 KiB for one end.
+/// 20 KiB for each end.
 const BYTES_MAX_OF_BOTH_ENDS: usize = 20 << 10;
 
 #[test]
@@ -65,7 +65,6 @@ where
     (above, below)
 }
 
-/// Waits for the next message, as each end of a stream does.
 fn wait(end: &mut (impl AsyncRead + Unpin)) {
     let mut byte = [0];
     let read = pin!(end.read(&mut byte));

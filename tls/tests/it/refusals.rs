@@ -44,7 +44,7 @@ async fn each_certificate_that_must_not_be_accepted_is_refused_and_named_at_both
     let parent = Process::new(&authority, aggregator());
     let child = Process::new(&authority, service());
     let usual = authority.request(service(), Validity::default());
-    // A client that trusts any aggregator of the authority, so that the parent has to refuse.
+    // This client trusts any aggregator of the authority, so the parent has to refuse.
     let lenient = operator_client(&parent.path("ca.crt"), Tier::Aggregator).unwrap();
     let issued = |request: Request| authority.issue(&request);
     let child_of = |request: Request| child_with(&lenient, &issued(request));
@@ -70,7 +70,7 @@ async fn each_certificate_that_must_not_be_accepted_is_refused_and_named_at_both
     let at_parent = [
         ("none", no_certificate, "no_certificate", "no_certificate", "give it tls.crt", "asks for one"),
         ("expired", child_of(valid(Validity::ended())), "expired", "expired", "renew it", "renew it"),
-        // The alert is one for both.
+        // The alert is the same for both.
         ("early", child_of(valid(Validity::to_come())), "not_yet_valid", "expired", "clocks", "clocks"),
         ("authority", stranger(&same_name).0, "unknown_authority", "unknown_authority", ca, ca),
         (
@@ -160,10 +160,10 @@ async fn longer_chain_than_issuers_need_is_refused_at_both_ends_before_it_is_ver
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let leaf = authority.issue(&authority.request(aggregator(), Validity::default()));
-    // All of one name, so that each is tried as the issuer of each.
+    // All have one name, so each is tried as the issuer of each.
     let others: Vec<Authority> = (0..5).map(|_| Authority::new("other.example")).collect();
     for (intermediates, labels) in [(4, ("", "")), (5, ("other", "foreign_domain"))] {
-        // One that has no session to resume.
+        // This child has no session to resume.
         let child = Process::new(&authority, service());
         let more: String = others[..intermediates].iter().map(Authority::pem).collect();
         let leaf = Leaf { certificate: format!("{}{more}", leaf.certificate), key: leaf.key.clone() };

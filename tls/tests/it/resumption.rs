@@ -1,5 +1,5 @@
-//! Resumed sessions: a storm of reconnections is cheap, and a certificate or an authority that is gone is not
-//! trusted again.
+//! Resumed sessions: a storm of reconnections is cheap, and an expired certificate or removed
+//! authority is not trusted again.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 
 use crate::ends::{DOMAIN, Process, aggregator, child_with, meet, service};
 
-/// Lets a process follow its files until the end of the test.
+/// Follows the files of a process until the end of the test.
 struct Following(AbortHandle);
 
 impl Following {
@@ -37,7 +37,6 @@ async fn kinds(parent: &Process, child: &Process) -> (HandshakeKind, HandshakeKi
     meet(parent.certificates.mutual_server(), child.certificates.child()).await.kinds()
 }
 
-/// Waits until a generation is in force.
 async fn renewed(process: &Process, generation: u64) {
     let mut changes = process.certificates.changes();
     let waited = changes.wait_for(|number| *number == generation);
@@ -85,7 +84,7 @@ async fn service_of_an_authority_that_is_trusted_no_longer_cannot_resume() {
 
     new.write(parent.directory.path(), aggregator(), Validity::default());
     renewed(&parent, 2).await;
-    // The child still trusts the old authority, under which the parent has no certificate any more.
+    // The child still trusts the old authority; the parent's new certificate is not signed by it.
     let met = meet(parent.certificates.mutual_server(), child.certificates.child()).await;
     assert_eq!(met.labels(), ("unknown_authority", "unknown_authority"), "{met:?}");
 }

@@ -11,11 +11,9 @@ const PAPER: RGBColor = RGBColor(255, 255, 255);
 const INK: RGBColor = RGBColor(36, 41, 47);
 const FAINT: RGBColor = RGBColor(225, 228, 232);
 const GREY: RGBColor = RGBColor(110, 119, 129);
-/// Colours of all tenants, and of the ordinary ones.
 const WITH: [RGBColor; 2] = [RGBColor(9, 105, 218), RGBColor(84, 174, 255)];
 const WITHOUT: [RGBColor; 2] = [RGBColor(207, 34, 46), RGBColor(255, 129, 130)];
 
-/// Draws docs/goodput.svg.
 pub(crate) fn draw(curves: &Curves) {
     let path = root().join("docs/goodput.svg");
     let area = SVGBackend::new(&path, SIZE).into_drawing_area();

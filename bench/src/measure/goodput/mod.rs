@@ -1,5 +1,5 @@
-//! Goodput: the useful answers of services with a finite capacity while one tenant sends more and more
-//! requests, without Plimsoll and with it.
+//! Goodput: the useful answers of services with a finite capacity while one tenant sends more and
+//! more requests, without Plimsoll and with it.
 
 mod chart;
 
@@ -12,30 +12,27 @@ use serde_json::Value;
 use crate::fleet::{Fleet, policy, schedule};
 use crate::measure::report::Report;
 
-/// The capacity in requests/s: four services with four workers each, which need 40 ms for a request.
+/// Requests/s of four services with four workers each, which need 40 ms for a request.
 pub(crate) const CAPACITY: f64 = 400.0;
 /// A request waits 1 s in a full queue, as in many services, and longer than its caller does.
 const SERVICE: [&str; 6] = ["--workers", "4", "--work-ms", "40", "--queue", "100"];
 const TIMEOUT: &str = "500ms";
-/// The limit leaves a tenth of the capacity to empty the queues.
+/// Leaves a tenth of the capacity to empty the queues.
 pub(crate) const LIMIT: u32 = 360;
 pub(crate) const ORDINARY: usize = 20;
-/// The load of each ordinary tenant in requests/s: together six tenths of the capacity.
+/// Requests/s of each ordinary tenant: together six tenths of the capacity.
 pub(crate) const ORDINARY_RPS: f64 = 12.0;
 const HOT: &str = "hot";
-/// The load of the hot tenant in requests/s, step by step: with the others up to four times the capacity.
+/// Requests/s of the hot tenant, step by step: with the others up to four times the capacity.
 const HOT_RPS: [f64; 7] = [0.0, 80.0, 160.0, 240.0, 400.0, 800.0, 1_360.0];
-/// The length of a step, and the part at its beginning that is left out.
 const STEP: Duration = Duration::from_secs(12);
 const LEFT_OUT: Duration = Duration::from_secs(4);
 
-/// The goodput at each rate of the hot tenant.
 pub(crate) struct Curves {
     pub(crate) without: Vec<Point>,
     pub(crate) with: Vec<Point>,
 }
 
-/// Requests/s of all tenants, and of the ordinary ones among them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Point {
     pub(crate) offered: f64,
@@ -69,7 +66,6 @@ pub(crate) fn measure(report: &mut Report) {
     report.goodput(curves);
 }
 
-/// Measures one curve, in this mode.
 fn run(mode: &str) -> Vec<Point> {
     let names: Vec<String> = (1..=ORDINARY).map(|number| format!("shop-{number:02}")).collect();
     let mut tenants = String::from("tenants:\n  default: { weight: 1.0 }\n");
@@ -89,10 +85,7 @@ fn run(mode: &str) -> Vec<Point> {
     steps.iter().map(|(from, _)| Point::between(&lines, *from + LEFT_OUT, *from + STEP)).collect()
 }
 
-// === impl Point ===
-
 impl Point {
-    /// The rates between two moments, from lines that count since the beginning.
     fn between(lines: &[Value], from: Duration, until: Duration) -> Self {
         let number = |value: &Value| value.as_f64().unwrap();
         let at = |moment: Duration| {

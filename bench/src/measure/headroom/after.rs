@@ -1,4 +1,4 @@
-//! The time after an overload: what fits again is admitted soon.
+//! The time after an overload: requests that fit again are soon admitted.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ pub(super) fn measure(report: &mut Report) {
     }
 }
 
-/// A fall from ten times the limit to below it. It has settled when few requests are refused over half a
-/// second, for three seconds.
+/// A fall from ten times the limit to below it. It has settled when few requests are refused over
+/// half a second, for three seconds.
 fn fall(report: &mut Report) {
     /// As in the step up, so that half a second has enough requests.
     const LIMIT: u32 = crate::measure::LIMIT;

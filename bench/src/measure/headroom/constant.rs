@@ -1,4 +1,4 @@
-//! Constant traffic below the limit: nothing of any tenant is refused.
+//! Constant traffic below the limit: no request of any tenant is refused.
 
 use std::time::Duration;
 
@@ -7,11 +7,9 @@ use super::traffic::{Flow, arrivals};
 use super::{INSTANCES, LIMIT, TENANTS, row};
 use crate::measure::report::Report;
 
-/// The offered load, as multiples of the limit.
 const FACTORS: [f64; 3] = [0.25, 0.5, 0.8];
-/// The tenants' shares of the load.
 const SHARES: [f64; 2] = [0.8, 0.2];
-/// The length of each load in seconds, and of the part at its beginning that is left out.
+/// Length of each load in seconds, and of the unmeasured part at its beginning.
 const LASTS: u64 = 70;
 const LEFT_OUT: u64 = 10;
 const MAX: f64 = 0.0005;

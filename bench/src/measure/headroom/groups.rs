@@ -1,4 +1,5 @@
-//! Groups of requests at once, as from a caller that sends a batch: far below the limit they are admitted.
+//! Simultaneous groups of requests, as from a caller that sends a batch: far below the limit they
+//! are admitted.
 
 use std::time::Duration;
 
@@ -8,10 +9,8 @@ use super::{INSTANCES, LIMIT, TENANTS, row};
 use crate::measure::report::Report;
 
 const GROUP: usize = 20;
-/// The load of both tenants together, as a multiple of the limit.
 const FACTOR: f64 = 0.05;
-/// The length of the load in seconds, and of the part at its beginning in which aggregators learn how many
-/// requests come at once.
+/// Length of the load in seconds, and of the part for aggregators to learn the size of the groups.
 const LASTS: u64 = 80;
 const LEFT_OUT: u64 = 20;
 

@@ -1,5 +1,5 @@
-//! Instances of a service: clients of this library in this process, on a controller and aggregators in
-//! processes of their own. Without HTTP every request is decided when it is due, and recorded.
+//! Instances of a service: clients of this library in this process, on a controller and aggregators
+//! in separate processes. Without HTTP every request is decided and recorded when it is due.
 
 use std::thread::sleep;
 use std::time::Instant;
@@ -17,7 +17,6 @@ use crate::shutdown;
 pub(super) struct Instances {
     limiters: Vec<Limiter>,
     _stops_the_feeds: DropGuard,
-    /// Runs the feeds.
     _runtime: Runtime,
     _fleet: Fleet,
 }
@@ -46,7 +45,6 @@ impl Instances {
         Self { limiters, _stops_the_feeds: stop.drop_guard(), _runtime: runtime, _fleet: fleet }
     }
 
-    /// Makes requests when they are due.
     pub(super) fn serve(&self, arrivals: &[Arrival]) -> Record {
         let start = Instant::now();
         let decide = |arrival: &Arrival| {

@@ -1,5 +1,5 @@
-//! Traffic that fits is admitted: below the limit, in groups at once, right after an overload, and on the way
-//! through the stages of a rollout.
+//! Traffic that fits is admitted: below the limit, in groups, right after an overload, and on the
+//! way through the stages of a rollout.
 
 mod after;
 mod constant;
@@ -12,11 +12,10 @@ mod traffic;
 use super::report::Report;
 use record::Judged;
 
-/// The limit in requests/s: so low that chance alone makes the rate of a moment much higher than its mean.
+/// Requests/s: so low that chance makes the rate of a moment much higher than its mean.
 const LIMIT: u32 = 240;
-/// The numbers of instances that the traffic is spread over.
 const INSTANCES: [usize; 2] = [2, 20];
-/// Two tenants, one with a line in the policy and one of the default class.
+/// One tenant with a line in the policy and one of the default class.
 const TENANTS: [&str; 2] = ["acme", "corner-shop"];
 
 pub(crate) fn measure(report: &mut Report) {
@@ -26,7 +25,8 @@ pub(crate) fn measure(report: &mut Report) {
     promotion::measure(report);
 }
 
-/// Adds a figure of judged decisions with its bar, unless this machine was too busy to judge most of them.
+/// Adds a figure of judged decisions with its bar, unless this machine was too busy to judge most
+/// of them.
 fn row(report: &mut Report, what: &str, bar: &str, judged: &Judged, figure: &str, is_met: bool) {
     let figure = format!("{figure} ({})", judged.basis());
     if judged.is_enough() {

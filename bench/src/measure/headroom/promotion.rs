@@ -1,5 +1,5 @@
-//! A bucket at half of its limit goes from shadow to canary to enforce by its gates, without an operator and
-//! without a refusal.
+//! A bucket at half of its limit advances from shadow to canary to enforce by its gates, without an
+//! operator and without a refusal.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,16 +9,17 @@ use crate::measure::report::Report;
 use crate::measure::shadow::fleet;
 use crate::measure::{LIMIT, WINDOW};
 
-/// The time that each gate takes, in seconds. The longest time to enforce leaves a stage as long again.
+/// Time of each gate in seconds. The maximum time to enforce leaves a stage as long again.
 const GATE_S: f64 = 20.0;
 const MAX: Duration = Duration::from_secs(80);
-/// The longest gap between two lines of the load generator that is on time. Requests that were held up come
-/// at once, which is other traffic.
+/// Maximum gap between two lines of a load generator on time. Delayed requests arrive together,
+/// which is other traffic.
 const LINES: Duration = Duration::from_millis(100);
 const GAP_MAX_S: f64 = 0.15;
 
 pub(super) fn measure(report: &mut Report) {
-    // Half of the instances are in canary. The latencies of a shared machine differ by more than the default.
+    // Half of the instances are in canary. The latencies of a shared machine differ by more than
+    // the default.
     let policy = format!(
         "buckets:\n  {BUCKET}: {{ limit: {LIMIT}, mode: shadow }}\n\
          rollout:\n  auto_promote: true\n  canary_percent: 50\n  shadow: {{ min_days: {}, window_h: {} }}\n  \

@@ -1,47 +1,41 @@
-//! The decisions of a run: the share that is refused or lost, by second and reason, without the seconds in
-//! which this machine was too busy to make the requests in time.
+//! The decisions of a run: the refused or lost share, by second and reason, without the seconds
+//! when this machine was too busy to make the requests in time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A request that is made later than this after it was due makes its second useless: the requests that
-/// were held up with it come at once, which is other traffic.
+/// A request with a longer delay makes its second useless: other delayed requests arrive with it,
+/// which is other traffic.
 const LATE_MAX: Duration = Duration::from_millis(20);
 
-/// One decided request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Decision {
-    /// Time since the start of the traffic.
     pub(super) at: Duration,
-    /// Time from the moment when it was due.
+    /// Delay after the moment when it was due.
     pub(super) late: Duration,
     pub(super) tenant: &'static str,
-    /// The reason, if it was refused.
     pub(super) refused: Option<&'static str>,
 }
 
-/// Decisions in the order of time.
 pub(super) struct Record(pub(super) Vec<Decision>);
 
-/// The judged decisions of a span of time.
 pub(super) struct Judged {
     pub(super) decisions: Vec<Decision>,
     pub(super) seconds: usize,
-    /// The seconds of the span, judged or not.
+    /// Seconds of the span, judged or not.
     pub(super) of: usize,
-    /// The latest request of all.
+    /// Maximum delay of all requests.
     pub(super) latest: Duration,
 }
 
 impl Record {
-    /// The decisions from a second on, up to another one.
     fn between(&self, from: u64, until: u64) -> &[Decision] {
         let at = |second| self.0.partition_point(|decision| decision.at < Duration::from_secs(second));
         &self.0[at(from)..at(until)]
     }
 
-    /// The decisions in the seconds of a span in which every request was made in time. Prints the refusals
-    /// in each second.
+    /// Returns the decisions in the seconds of a span with every request in time. Prints the
+    /// refusals in each second.
     pub(super) fn judged(&self, from: u64, until: u64) -> Judged {
         let latest = self.between(from, until).iter().map(|decision| decision.late).max();
         let latest = latest.unwrap_or_default();
@@ -62,8 +56,8 @@ impl Record {
         judged
     }
 
-    /// The decisions that are lost: refused, although one token bucket of the limit in one place, with room
-    /// for a quarter of a second, would have admitted the request.
+    /// Returns the lost decisions: refused, although one token bucket of the limit in one place,
+    /// with room for a quarter of a second, would have admitted the request.
     pub(super) fn lost(self, limit: u32) -> Self {
         let limit = f64::from(limit);
         let depth = (0.25 * limit).max(2.0 * limit.sqrt());
@@ -80,8 +74,8 @@ impl Record {
         Self(self.0.into_iter().map(decide).collect())
     }
 
-    /// The time from `from` until the share of refused requests over the latest half a second is at most
-    /// `share` and stays so for three seconds.
+    /// Returns the time from `from` until the share of refused requests over the latest half a
+    /// second stays at `share` or below for three seconds.
     pub(super) fn settled(&self, from: Duration, share: f64) -> Option<Duration> {
         const WINDOW: Duration = Duration::from_millis(500);
         const CALM: Duration = Duration::from_secs(3);
@@ -105,19 +99,16 @@ impl Record {
 }
 
 impl Judged {
-    /// The share of refused requests, of all tenants or of one.
     pub(super) fn refused(&self, tenant: Option<&str>) -> f64 {
         let is_of = |decision: &&Decision| tenant.is_none_or(|tenant| decision.tenant == tenant);
         let of = || self.decisions.iter().filter(is_of);
         of().filter(|decision| decision.refused.is_some()).count() as f64 / of().count().max(1) as f64
     }
 
-    /// Returns true if most of the span can be judged.
     pub(super) fn is_enough(&self) -> bool {
         2 * self.seconds > self.of
     }
 
-    /// The requests and the seconds, and the reasons of refusals.
     pub(super) fn basis(&self) -> String {
         let requests = self.decisions.len();
         let late = match self.of - self.seconds {
@@ -128,7 +119,6 @@ impl Judged {
     }
 }
 
-/// The number of refused requests by their reason, as the end of a sentence; empty without refusals.
 fn refusals(decisions: &[Decision]) -> String {
     let mut counts = BTreeMap::<&str, u32>::new();
     for reason in decisions.iter().filter_map(|decision| decision.refused) {
@@ -141,7 +131,6 @@ fn refusals(decisions: &[Decision]) -> String {
 mod tests {
     use super::*;
 
-    /// Decisions of one tenant: milliseconds, and true if refused.
     fn record(decisions: impl IntoIterator<Item = (u64, bool)>) -> Record {
         let decision = |(at, is_refused): (u64, bool)| Decision {
             at: Duration::from_millis(at),
@@ -167,7 +156,7 @@ mod tests {
 
     #[test]
     fn refusal_is_lost_if_the_limit_in_one_place_has_room() {
-        // A limit of 100 has room for 25 requests at once, and for one more after 10 ms.
+        // A limit of 100 has room for 25 requests together, and for one more after 10 ms.
         let group = (0..30).map(|number| (1_000, number >= 20));
         let lost = record(group.chain([(1_010, true), (1_015, true)])).lost(100);
         let times: Vec<_> = lost.0.iter().filter(|decision| decision.refused.is_some()).collect();

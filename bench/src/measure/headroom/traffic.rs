@@ -1,31 +1,28 @@
-//! Requests at random moments, drawn before they are made, so that making them costs the machine little.
+//! Requests at random moments, drawn before they are made, so that making them costs the machine
+//! little.
 
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// The requests of one tenant: groups at once, at random moments around a rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flow {
     pub(super) tenant: &'static str,
-    /// Requests/s.
     pub(super) rps: f64,
     /// Requests at the same moment at the same instance.
     pub(super) group: usize,
 }
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// Time since the start of the traffic.
     pub(super) due: Duration,
     pub(super) tenant: &'static str,
     pub(super) instance: usize,
 }
 
-/// Draws the requests of phases, one after the other, each with its length and its flows. A group goes to a
-/// random one of `instances`.
+/// Draws the requests of phases, one after the other, each with its length and its flows. A group
+/// is sent to a random one of `instances`.
 pub(super) fn arrivals(phases: &[(Duration, Vec<Flow>)], instances: usize) -> Vec<Arrival> {
     let mut rng = SmallRng::seed_from_u64(1);
     let mut arrivals = Vec::new();

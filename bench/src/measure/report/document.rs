@@ -1,5 +1,5 @@
-//! docs/benchmarks.md: the rows of a run, and the results of the benchmarks of single crates, in the places
-//! that `document.md` has for them.
+//! docs/benchmarks.md: the rows of a run, and the results of the benchmarks of single crates, in
+//! their places of `document.md`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,6 @@ use crate::measure::root;
 const TEMPLATE: &str = include_str!("document.md");
 
 impl Report {
-    /// The text of the document.
     pub(super) fn document(&self) -> String {
         let decision = Figures::read();
         let places = [
@@ -49,7 +48,6 @@ impl Report {
             .fold(text, |text, (part, _)| text.replace(&format!("{{{part}}}"), &self.rows(|of| of == *part)))
     }
 
-    /// The rows of some parts, as lines of a table.
     fn rows(&self, is_asked: impl Fn(&str) -> bool) -> String {
         let rows = self.rows.iter().filter(|row| is_asked(row.part));
         rows.map(|row| format!("| {} | {} | {} | {} |\n", row.what, row.bar, row.figure, row.verdict))
@@ -57,7 +55,6 @@ impl Report {
     }
 }
 
-/// A row for each name, with its figures.
 fn rows<const N: usize>(rows: &[(String, [f64; N])], decimals: usize) -> String {
     let row = |(name, figures): &(String, [f64; N])| {
         let cells: String = figures.iter().map(|figure| format!(" {figure:.decimals$} |")).collect();
@@ -66,7 +63,7 @@ fn rows<const N: usize>(rows: &[(String, [f64; N])], decimals: usize) -> String 
     rows.iter().map(row).collect()
 }
 
-/// A row for each service with the nanoseconds of a request and those of the layer, and requests/s where
+/// A row for each service with the nanoseconds of a request and of the layer, and requests/s where
 /// they were measured.
 fn layers(figures: &Figures) -> String {
     let row = |(name, ns): &(String, [f64; REQUESTS.len()])| {
@@ -102,7 +99,7 @@ fn table(group: &str, figure: fn(f64) -> f64) -> String {
     medians(group).into_iter().map(row).collect()
 }
 
-/// The medians of a group of benchmarks in nanoseconds, by name; empty if the group was not run.
+/// Medians of a group of benchmarks in nanoseconds, by name; empty if the group was not run.
 fn medians(group: &str) -> Vec<(String, f64)> {
     let Ok(entries) = fs::read_dir(root().join("target/criterion").join(group)) else { return Vec::new() };
     let median = |folder: PathBuf| {

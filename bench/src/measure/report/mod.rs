@@ -1,5 +1,5 @@
-//! The figures of a run beside their bars: printed as they are measured, and written to docs/benchmarks.md at
-//! the end.
+//! The figures of a run with their bars: printed as they are measured, and written to
+//! docs/benchmarks.md at the end.
 
 mod document;
 
@@ -10,10 +10,10 @@ use super::goodput::Curves;
 use super::{Args, root};
 
 const MISSED: &str = "**missed**";
-/// The head of the first section that is not measured by one run.
-const COMPARISONS: &str = "\n## Before and after";
+/// Head of the section that is not measured by a run of processes.
+const SIMULATED: &str = "\n## Any number of tenants, simulated";
 
-/// The parts with a section of their own, and the section's text, which begins with its head.
+/// Parts with a separate section, and the section's text, which begins with its head.
 pub(super) const TENANTS: &str = "tenants";
 pub(super) const SCALE: &str = "scale";
 pub(super) const HEADROOM: &str = "headroom";
@@ -35,12 +35,9 @@ const SECTIONS: [(&str, &str); 9] = [
     (SOAK, include_str!("soak.md")),
 ];
 
-/// All figures of a run.
 pub(crate) struct Report {
     pub(crate) args: Args,
-    /// The part that runs.
     part: &'static str,
-    /// The revision that is measured.
     revision: String,
     rows: Vec<Row>,
     goodput: Option<Curves>,
@@ -56,13 +53,12 @@ struct Row {
 }
 
 impl Report {
-    /// An empty report on the checked out revision.
     pub(crate) fn new(args: Args) -> Self {
         let revision = output_of("git", &["describe", "--always", "--dirty"]);
         Self { args, part: "", revision, rows: Vec::new(), goodput: None }
     }
 
-    /// Begins a part: the next figures are its.
+    /// Begins a part: the next figures belong to it.
     pub(crate) fn begin(&mut self, part: &'static str) {
         self.part = part;
     }
@@ -73,13 +69,11 @@ impl Report {
         self.add(what, bar, figure, met(is_met));
     }
 
-    /// Adds a figure without a bar.
     pub(crate) fn note(&mut self, what: &str, figure: String) {
         println!("       {what}: {figure}");
         self.add(what, "none", figure, "");
     }
 
-    /// Adds a figure that could not be measured.
     pub(crate) fn skip(&mut self, what: &str, bar: &str, why: &str) {
         println!("skip   {what}: {why}");
         self.add(what, bar, why.to_owned(), "not measured");
@@ -90,15 +84,14 @@ impl Report {
         self.rows.push(Row { part: self.part, what, bar, figure, verdict });
     }
 
-    /// Adds the curves of goodput.
     pub(crate) fn goodput(&mut self, curves: Curves) {
         self.goodput = Some(curves);
     }
 
-    /// Writes the document, and keeps the sections at its end that compare revisions.
+    /// Writes the document, and keeps its last section, which the simulator measured.
     pub(crate) fn write(&self) {
         self.rewrite(|before| {
-            let kept = before.find(COMPARISONS).map_or("", |at| &before[at..]);
+            let kept = before.find(SIMULATED).map_or("", |at| &before[at..]);
             self.document() + kept
         });
     }
@@ -119,14 +112,12 @@ impl Report {
         println!("results written to {}", document.display());
     }
 
-    /// Fails if a bar was missed.
     pub(crate) fn verdict(&self) -> ExitCode {
         let is_missed = self.rows.iter().any(|row| row.verdict == MISSED);
         if is_missed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }
 
-/// Returns the document with the section of this template replaced.
 fn replace_section(before: &str, template: &str, section: &str) -> String {
     let head = template.split_inclusive('\n').next().expect("a template has a head");
     let begin = before.find(head).expect("the document has the section");
@@ -138,7 +129,7 @@ const fn met(is_met: bool) -> &'static str {
     if is_met { "met" } else { MISSED }
 }
 
-/// The standard output of a program, or nothing if it cannot run.
+/// Standard output of a program, or nothing if it cannot run.
 fn output_of(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).current_dir(root()).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()

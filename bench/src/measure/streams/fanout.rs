@@ -1,5 +1,5 @@
-//! Fan-out: the time from a decision to the clients of one aggregator, and the cost of a client, by number of
-//! clients.
+//! Fan-out: the time from a decision to the clients of one aggregator, and the cost of a client, by
+//! number of clients.
 
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use crate::process::http_get;
 use crate::streams::process::resident_bytes;
 
 const STREAMS: [usize; 3] = [1_000, 5_000, 10_000];
-/// The interval of decisions, long enough for each to be applied before the next.
+/// Interval of decisions, long enough for each to be applied before the next.
 const EVERY: Duration = Duration::from_secs(3);
-/// The number of timed decisions, and of those before them in which the aggregator adapts its report
-/// interval.
+/// Number of timed decisions, and of earlier ones for the aggregator to adapt its report interval.
 const DECISIONS: usize = 7;
 const SETTLING: usize = 5;
 

@@ -13,21 +13,18 @@ use serde_json::Value;
 
 use crate::process::{POLL, Process};
 
-/// The time for thousands of clients to connect, on a busy machine.
+/// On a busy machine, for thousands of clients.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The address of the tool's controller, which aggregators need before it listens.
+/// Address of the tool's controller, which aggregators need before it listens.
 const CONTROLLER: &str = "127.0.0.1:17400";
 
-/// The running tool.
 pub(crate) struct Streams(Process);
 
-/// Starts an aggregator below the tool's controller.
 pub(crate) fn aggregator(zone: &str, listen: &str) -> Process {
     aggregator_with(zone, listen, &[])
 }
 
-/// Starts an aggregator below the tool's controller with more flags.
 fn aggregator_with(zone: &str, listen: &str, more: &[&str]) -> Process {
     let controller = format!("http://{CONTROLLER}");
     let flags = ["aggregator", "--zone", zone, "--name", zone, "--controller", &controller];
@@ -40,12 +37,12 @@ impl Streams {
         Self::start_with("http", aggregators, every, &[])
     }
 
-    /// Does the same by addresses of this scheme, with more flags of the tool.
+    /// Opens streams to addresses of this scheme, with more flags of the tool.
     fn start_with(scheme: &str, aggregators: &[(&Process, usize)], every: Duration, more: &[&str]) -> Self {
         Self::open(scheme, aggregators, every, &[&["--listen", CONTROLLER], more].concat())
     }
 
-    /// Opens streams to aggregators that have a controller of their own, whose limits stay as they are.
+    /// Opens streams to aggregators that have their own controller, with constant limits.
     fn below(aggregators: &[(&Process, usize)], every: Duration, more: &[String]) -> Self {
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
         Self::open("http", aggregators, every, &[&["--controller-elsewhere"], &more[..]].concat())
@@ -62,12 +59,10 @@ impl Streams {
         Self(Process::spawn_program("plimsoll-bench", &[&args[..], more].concat()))
     }
 
-    /// The lines of output so far.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.0.output_lines()
     }
 
-    /// Waits until all clients have been connected for a number of lines. Returns false if they never are.
     pub(crate) fn settle(&self, count: usize) -> bool {
         let end = Instant::now() + CONNECT_TIMEOUT;
         while Instant::now() < end {
@@ -81,7 +76,6 @@ impl Streams {
         false
     }
 
-    /// Waits for the next line with all clients connected, and returns the time at which it came.
     pub(crate) fn all_connected(&self, timeout: Duration) -> Option<Instant> {
         let begin = (Instant::now(), self.lines().len());
         while begin.0.elapsed() < timeout {
@@ -93,7 +87,6 @@ impl Streams {
         None
     }
 
-    /// Waits for a number of further lines, and returns them.
     pub(crate) fn watch(&self, count: usize) -> Vec<Value> {
         let from = self.lines().len();
         loop {
@@ -111,7 +104,7 @@ fn all_are_connected(line: &Value) -> bool {
     aggregators.all(|each| each["connected"] == each["streams"])
 }
 
-/// The median of the figures; of an even number, the upper one.
+/// Median of the figures; of an even number, the upper one.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)

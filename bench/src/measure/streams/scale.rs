@@ -1,5 +1,5 @@
-//! A hundred thousand active tenants in each of ten buckets over two zones: the time of a tick, memory, and what
-//! travels.
+//! A hundred thousand active tenants in each of ten buckets over two zones: the time of a tick,
+//! memory, and traffic.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,10 +18,10 @@ const CLIENTS_PER_ZONE: usize = 20;
 /// In each bucket.
 const NAMES_PER_CLIENT: usize = 2_500;
 const RPS_PER_CLIENT: usize = 2_500;
-/// How often the limit the load is.
+/// Load as a multiple of the limit.
 const OFFERED: usize = 3;
 const EVERY: Duration = Duration::from_secs(1);
-/// The time until names are known and the young class is a minute old.
+/// Time until names are known and the young class is a minute old.
 const SETTLE: Duration = Duration::from_secs(150);
 const WATCH: usize = 60;
 const TICK: Duration = Duration::from_millis(500);
@@ -94,7 +94,7 @@ pub(crate) fn measure(report: &mut Report) {
     report.row(&title("streams lost"), "0", format!("{lost}"), lost == 0.0);
 }
 
-/// Buckets that the load exceeds.
+/// The load exceeds all buckets.
 fn policy() -> String {
     let limit = 2 * CLIENTS_PER_ZONE * RPS_PER_CLIENT / BUCKETS / OFFERED;
     let line = |number| format!("  {}: {{ limit: {limit}, mode: enforce }}\n", bucket(number));

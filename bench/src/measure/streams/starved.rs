@@ -1,5 +1,6 @@
-//! Ten thousand clients on an aggregator that has half a core, because another process wants all of it: how long
-//! until every stream is open, how many are lost, and how long until all are back after a restart.
+//! Ten thousand clients on an aggregator that has half a core, because another process competes for
+//! it: the time until every stream is open, the number of lost streams, and the time until all are
+//! back after a restart.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -15,14 +16,12 @@ use crate::process::{Process, http_get};
 const STREAMS: usize = 10_000;
 const EVERY: Duration = Duration::from_secs(1);
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
-/// The time over which lost streams are counted.
 const WATCH: Duration = Duration::from_secs(120);
-/// The share of streams that may be lost in a minute.
+/// Share of streams that may be lost in a minute.
 const LOST_MAX: f64 = 0.001;
-/// The outage, after which clients have reached their longest backoff.
+/// The outage. Afterwards, clients have reached their longest backoff.
 const OUTAGE: Duration = Duration::from_secs(20);
 const ALL_BACK_WITHIN: Duration = Duration::from_secs(45);
-/// The core of the aggregator and the core of everything else.
 const CORES: [&str; 2] = ["0", "1"];
 
 pub(crate) fn measure(report: &mut Report) {
@@ -73,7 +72,6 @@ pub(crate) fn measure(report: &mut Report) {
     drop(rival);
 }
 
-/// A process that uses one core in full.
 struct Rival(Child);
 
 impl Rival {
@@ -91,7 +89,6 @@ impl Drop for Rival {
     }
 }
 
-/// Confines all threads of a process to one core.
 fn pin(core: &str, pid: u32) {
     let pinned =
         Command::new("taskset").args(["-apc", core, &pid.to_string()]).stdout(Stdio::null()).status();

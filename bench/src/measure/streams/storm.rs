@@ -1,5 +1,5 @@
-//! Reconnect storm: an aggregator restarts and nine thousand clients return to it, while a thousand clients
-//! of another one must not be delayed.
+//! Reconnect storm: an aggregator restarts and nine thousand clients return to it, while a thousand
+//! clients of another aggregator must not be delayed.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::measure::report::Report;
 const ON_A: usize = 9_000;
 const ON_B: usize = 1_000;
 const EVERY: Duration = Duration::from_secs(1);
-/// Lines before the outage in which all clients must be connected.
+/// Minimum number of lines with all clients connected before the outage.
 const SETTLING: usize = 10;
-/// The outage of A, after which its clients have reached their longest backoff.
+/// Outage of A. Afterwards, its clients have reached their longest backoff.
 const OUTAGE: Duration = Duration::from_secs(30);
 const MOST_BACK_WITHIN: Duration = Duration::from_secs(15);
 const ALL_BACK_WITHIN: Duration = Duration::from_secs(45);

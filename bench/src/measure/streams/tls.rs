@@ -1,5 +1,5 @@
-//! The cost of mutual TLS beside plaintext, in one run: the memory of a stream, a storm of reconnections with and
-//! without session resumption, and the time from a decision to the clients.
+//! The cost of mutual TLS compared with plaintext, in one run: the memory of a stream, a storm of
+//! reconnections with and without session resumption, and the time from a decision to the clients.
 
 use std::time::Duration;
 
@@ -12,12 +12,11 @@ use crate::process::{Process, until};
 use crate::soak::succeed;
 use crate::streams::process::resident_bytes;
 
-/// The zone and the service of the tool's clients.
 const ZONE: &str = "default";
 const SERVICE: &str = "streams";
 const CLIENTS: usize = 1_000;
 const STREAMS: [usize; 2] = [2_000, 10_000];
-/// The interval of decisions, and the numbers of decisions before the first timed one and of timed ones.
+/// Interval of decisions, number of decisions before the first timed one, and number of timed ones.
 const EVERY: Duration = Duration::from_secs(1);
 const SETTLING: usize = 10;
 const DECISIONS: usize = 15;
@@ -25,7 +24,6 @@ const PUSHED_WITHIN_MS: f64 = 100.0;
 const MORE_KIB_MAX: f64 = 20.0;
 const STORM_S_MAX: f64 = 45.0;
 
-/// The protection of the connections.
 #[derive(Clone, Copy)]
 enum Link<'a> {
     Plain,
@@ -35,18 +33,16 @@ enum Link<'a> {
     Full(&'a Certificates),
 }
 
-/// Certificates of an aggregator and of the tool's clients, by one authority.
 struct Certificates {
     aggregator: String,
     clients: String,
     _directory: TempDir,
 }
 
-/// An aggregator and the clients that are connected to it.
 struct Fleet {
     _aggregator: Process,
     tool: Streams,
-    /// Resident memory of the aggregator before the clients came.
+    /// Resident memory of the aggregator before the clients connected.
     before: f64,
     streams: usize,
 }
@@ -85,7 +81,6 @@ fn pushed((p50, p99): (f64, f64)) -> String {
     format!("p50 {p50:.0} ms, p99 {p99:.0} ms")
 }
 
-/// The cost of the streams of an aggregator.
 struct Cost {
     /// KiB of memory for each.
     kib: f64,
@@ -102,7 +97,6 @@ impl Cost {
 }
 
 impl Fleet {
-    /// Starts an aggregator and connects this many clients to it.
     fn start(link: Link<'_>, streams: usize) -> Self {
         let (scheme, of_aggregator, of_tool) = link.flags();
         let aggregator = aggregator_with(ZONE, "127.0.0.1:0", &of_aggregator);
@@ -112,7 +106,7 @@ impl Fleet {
         Self { _aggregator: aggregator, tool, before, streams }
     }
 
-    /// The medians of the times in ms until half and 99 % of the clients have applied a decision.
+    /// Medians of the times in ms until half and 99 % of the clients have applied a decision.
     fn pushed(&self) -> (f64, f64) {
         let lines = self.tool.watch(DECISIONS);
         (figure(&lines, "/decision/p50_ms"), figure(&lines, "/decision/p99_ms"))
@@ -125,8 +119,8 @@ impl Fleet {
         Cost { kib, cores: figure(&lines, "/cores"), bytes }
     }
 
-    /// Breaks all streams at once. Returns the seconds until all are open again, and the seconds of processor time
-    /// that the aggregator has used by then.
+    /// Breaks all streams together. Returns the seconds until all are open again, and the seconds
+    /// of processor time that the aggregator has used by then.
     fn storm(&self) -> (f64, f64) {
         let used = || self.tool.lines().pop().map_or(f64::NAN, |line| figure(&[line], "/processor_s"));
         let before = used();
@@ -139,13 +133,12 @@ impl Fleet {
     }
 }
 
-/// The median of a figure of the aggregator over some lines.
+/// Median of a figure of the aggregator over some lines.
 fn figure(lines: &[Value], path: &str) -> f64 {
     median(lines.iter().filter_map(|line| line["aggregators"][0].pointer(path)?.as_f64()).collect())
 }
 
 impl Link<'_> {
-    /// The scheme of addresses, and the flags of the aggregator and of the tool.
     fn flags(&self) -> (&'static str, Vec<&str>, Vec<&str>) {
         match self {
             Link::Plain => ("http", Vec::new(), Vec::new()),

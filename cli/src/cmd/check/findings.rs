@@ -1,4 +1,4 @@
-//! The result of a check, as text and in the form that scripts read.
+//! The result of a check, as text and as JSON for scripts.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,26 +11,24 @@ use serde::Serialize;
 
 use crate::output::counted;
 
-/// The findings about all files.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Findings {
     pub(super) valid: bool,
-    /// The reasons why files could not be read at all.
+    /// Reasons why files could not be read at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<Summary>,
-    /// The contents of the rules of a sidecar, if they are valid.
+    /// Contents of valid rules of a sidecar.
     #[serde(skip_serializing_if = "Option::is_none")]
     sidecar_rules: Option<RulesSummary>,
     faults: Vec<Fault>,
     warnings: Vec<Warning>,
 }
 
-/// The contents of a valid policy in figures.
 #[derive(Debug, Serialize)]
 struct Summary {
-    /// The hash of the content: 16 hex digits.
+    /// Hash of the content: 16 hex digits.
     hash: String,
     /// Entries with an exact bucket name.
     buckets: usize,
@@ -39,24 +37,21 @@ struct Summary {
     shadow: usize,
     canary: usize,
     enforce: usize,
-    /// Exact quotas.
     quotas: usize,
     /// Listed tenants, the class `default` included.
     tenants: usize,
     kill_switch: bool,
 }
 
-/// The contents of valid rules in figures.
 #[derive(Debug, Serialize)]
 struct RulesSummary {
-    /// The hash of the content: 16 hex digits.
+    /// Hash of the content: 16 hex digits.
     hash: String,
     #[serde(flatten)]
     size: RulesSize,
 }
 
 impl Findings {
-    /// Reads the files.
     pub(super) fn of(policy: Option<PolicyFiles>, rules: Option<&Path>) -> Self {
         let mut findings = Self::default();
         let policy = policy.and_then(|files| match files.read() {

@@ -1,4 +1,5 @@
-//! `plimsoll check`: validates policy files and the rules of a sidecar before they are used, for people and for scripts.
+//! `plimsoll check`: validates policy files and the rules of a sidecar before they are used, for
+//! people and for scripts.
 
 mod findings;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use plimsoll_controller::policy_file::PolicyFiles;
 use crate::output::{self, Format, OutputArgs, json_line};
 use findings::Findings;
 
-/// The exit code for files that are invalid or cannot be read.
+/// Exit code for files that are invalid or cannot be read.
 const EXIT_INVALID: u8 = 2;
 
 /// Validate a policy, or the rules of a sidecar, without running them
@@ -38,16 +39,13 @@ pub(crate) struct CheckArgs {
     output: OutputArgs,
 }
 
-/// Checks the files and prints the result.
-///
-/// # Errors
-/// The result cannot be printed.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let valid = check(args, &mut output::stdout(), &mut output::stderr())?;
     Ok(if valid { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
 }
 
-/// Text goes to `out` and faults to `err`; JSON goes to `out` alone. Returns true if all files are valid.
+/// Writes text to `out` and faults to `err`, or only JSON to `out`. Returns true if all files are
+/// valid.
 fn check(args: &CheckArgs, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<bool> {
     let tenants = args.tenants.clone();
     let policy = args.policy.clone().map(|policy| PolicyFiles { policy, tenants });

@@ -14,7 +14,8 @@ struct Cli {
     check: CheckArgs,
 }
 
-/// Runs the command on files with these texts; returns validity, standard output and standard error.
+/// Runs the command on files with these texts; returns validity, standard output and standard
+/// error.
 fn checked(policy: Option<&str>, tenants: Option<&str>, flags: &[&str]) -> (bool, String, String) {
     let dir = TempDir::new().unwrap();
     let mut args = vec!["check".to_owned(), dir.path().join("policy.yaml").display().to_string()];

@@ -1,5 +1,5 @@
-//! `plimsoll tokens add`: adds tokens of operators to the tokens file of a tier. The file has hashes only, so a token is
-//! shown or written once.
+//! `plimsoll tokens add`: adds tokens of operators to the tokens file of a tier. The file has only
+//! hashes, so a token is shown or written once.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -47,10 +47,6 @@ pub(crate) struct AddArgs {
     out: PathBuf,
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// An argument or a file cannot be used, or a file cannot be written.
 pub(crate) fn run(TokensCommand::Add(args): &TokensCommand) -> anyhow::Result<ExitCode> {
     let path = &args.file;
     let refuse = |cause: String| unusable(format_args!("the tokens file {}: {cause}", path.display()));
@@ -76,7 +72,7 @@ pub(crate) fn run(TokensCommand::Add(args): &TokensCommand) -> anyhow::Result<Ex
     }
     create(&args.out, token.secret())?;
     if let Err(error) = write(path, &after) {
-        // A token that no tier knows must not stay.
+        // A token that no tier accepts must not stay.
         let _ = std::fs::remove_file(&args.out);
         return Err(error);
     }
@@ -95,7 +91,7 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write the tokens file {}", path.display()))
 }
 
-/// Creates the file of a token, for its owner alone.
+/// Creates the file of a token for only its owner.
 fn create(path: &Path, secret: &str) -> anyhow::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let place = path.display();

@@ -10,10 +10,9 @@ use plimsoll_core::names::Bucket;
 
 use crate::output::write_table;
 
-/// The most claims, and aggregators that are not connected, that are named.
+/// Maximum number of claims, and of disconnected aggregators, that are named.
 const NAMED_MAX: usize = 8;
 
-/// Writes the state after `kill on`.
 pub(super) fn write_on(out: &mut dyn Write, status: &KillStatus, bucket: Option<&Bucket>) -> io::Result<()> {
     let clients = match status.tier {
         Tier::Controller => "clients refuse none of its requests",
@@ -26,7 +25,7 @@ pub(super) fn write_on(out: &mut dyn Write, status: &KillStatus, bucket: Option<
     write_status(out, status)
 }
 
-/// Returns true if nothing in the scope of `kill off` is killed, neither by its own switch nor by another.
+/// Returns true if nothing in the scope of `kill off` is killed by any switch.
 pub(super) fn has_ended(status: &KillStatus, bucket: Option<&Bucket>) -> bool {
     let by_another = match bucket {
         Some(_) => status.fleet.killed,
@@ -35,7 +34,6 @@ pub(super) fn has_ended(status: &KillStatus, bucket: Option<&Bucket>) -> bool {
     !switch_of(status, bucket).killed && !by_another
 }
 
-/// Writes the state after `kill off`.
 pub(super) fn write_off(out: &mut dyn Write, answer: &KillEnded, bucket: Option<&Bucket>) -> io::Result<()> {
     let KillEnded { ended, passed, status } = answer;
     let (switch, scope) = (switch_of(status, bucket), scope(bucket));
@@ -57,7 +55,6 @@ pub(super) fn write_off(out: &mut dyn Write, answer: &KillEnded, bucket: Option<
     write_status(out, status)
 }
 
-/// Writes what is killed.
 pub(super) fn write_status(out: &mut dyn Write, status: &KillStatus) -> io::Result<()> {
     let buckets = status.buckets.iter().map(|(bucket, switch)| (bucket.as_str(), switch));
     let rows = std::iter::once(("fleet", &status.fleet)).chain(buckets).map(|(name, switch)| {
@@ -154,7 +151,7 @@ fn scope(bucket: Option<&Bucket>) -> String {
     bucket.map_or("the whole fleet".to_owned(), |bucket| format!("bucket {bucket}"))
 }
 
-/// Says why a switch is on: by the policy file, a command, or both.
+/// Names the causes of a switch: the policy file, a command, or both.
 fn causes(switch: &KillState) -> String {
     let file = switch.by_file.then(|| "kill_switch is on in the policy file".to_owned());
     let causes: Vec<String> = file.into_iter().chain(switch.command.as_ref().map(ordered)).collect();

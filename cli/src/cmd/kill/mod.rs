@@ -99,15 +99,15 @@ fn parse_wait(text: &str) -> Result<Duration, String> {
     if ms.contains(&wait) { Ok(wait) } else { Err(format!("give 1ms to {}s", DRILL_MAX_MS / 1_000)) }
 }
 
-/// The name of the operator from the environment. It is recorded for a caller on loopback without a token; a token has a
-/// name of its own.
+/// Name of the operator from the environment. It is recorded for a caller on loopback without a
+/// token; a token has its own name.
 fn operator() -> Option<Text> {
     let names = ["SUDO_USER", "USER", "LOGNAME"].into_iter();
     names.filter_map(|name| std::env::var(name).ok()).find_map(|user| Text::new(&user).ok())
 }
 
-/// Runs the command. The exit code is 0 on success, and 1 after a drill that is incomplete or an end that
-/// leaves something killed.
+/// Runs the command. The exit code is 0 on success, and 1 after a drill that is incomplete or an
+/// end that leaves something killed.
 ///
 /// # Errors
 /// The tier does not answer or refuses, or the answer cannot be printed.

@@ -9,7 +9,6 @@ use plimsoll_core::rollout::query_gate::Figure;
 
 use crate::output::{counted, write_unless_saved};
 
-/// Writes the stage of an entry, its gate and its evidence.
 pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Result<()> {
     let EntryStatus { entry: name, stage, killed, file, pending, next, gate, why, evidence, since, .. } =
         entry;
@@ -43,7 +42,6 @@ pub(super) fn write_status(out: &mut dyn Write, entry: &EntryStatus) -> io::Resu
     write_evidence(out, evidence, *stage)
 }
 
-/// Writes the change that a command made.
 pub(super) fn write_done(out: &mut dyn Write, bucket: &str, done: &Done) -> io::Result<()> {
     match &done.change {
         Some(change) => write_change(out, change)?,
@@ -52,7 +50,6 @@ pub(super) fn write_done(out: &mut dyn Write, bucket: &str, done: &Done) -> io::
     write_unless_saved(out, done.saved)
 }
 
-/// Writes a stage change with its time, cause and evidence.
 pub(super) fn write_change(out: &mut dyn Write, change: &Change) -> io::Result<()> {
     let at = change.at();
     let from = change.from.map_or("new".to_owned(), |from| from.to_string());

@@ -68,10 +68,6 @@ fn parse_target(stage: &str) -> Result<Mode, String> {
     }
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// The controller refuses or cannot be reached, or its answer cannot be printed.
 pub(crate) fn run(command: &RolloutCommand) -> anyhow::Result<ExitCode> {
     match command {
         RolloutCommand::Status { admin } => {

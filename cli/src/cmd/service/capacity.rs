@@ -1,5 +1,5 @@
-//! The finite capacity of the demo service, which makes overload visible: a number of workers, a fixed time
-//! for each request, and a bounded queue.
+//! The finite capacity of the demo service, which makes overload visible: a number of workers, a
+//! fixed time for each request, and a bounded queue.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -24,20 +24,21 @@ pub(crate) struct CapacityArgs {
 
 /// Workers that take requests in the order of their arrival.
 ///
-/// All work takes equally long, so the completion time of a request is known when it arrives: one list of
-/// completion times represents both the workers and the queue. A request keeps its place when its caller
-/// gives up, as in most servers: the worker does not learn of it and completes useless work.
+/// All work takes equally long, so the completion time of a request is known when it arrives: one
+/// list of completion times represents both the workers and the queue. A request keeps its place
+/// when its caller gives up, as in most servers: the worker does not notice and completes useless
+/// work.
 #[derive(Clone, Debug)]
 pub(crate) struct Capacity {
     workers: usize,
     queue: usize,
     work: Duration,
-    /// Completion times of the requests that wait or are at work, ascending.
+    /// Completion times of waiting and running requests, ascending.
     done_at: VecDeque<Instant>,
 }
 
 impl CapacityArgs {
-    /// The capacity, or `None` if it is unlimited.
+    /// `None` if unlimited.
     pub(crate) fn capacity(&self) -> Option<Capacity> {
         let (workers, work_ms) = self.workers.zip(self.work_ms)?;
         let work = Duration::from_millis(work_ms.get());
@@ -46,8 +47,8 @@ impl CapacityArgs {
 }
 
 impl Capacity {
-    /// Accepts a request and returns its completion time, or `None` if all workers are busy and the queue is
-    /// full.
+    /// Accepts a request and returns its completion time, or `None` if all workers are busy and the
+    /// queue is full.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Instant> {
         while self.done_at.front().is_some_and(|done| *done <= now) {
             self.done_at.pop_front();
@@ -101,8 +102,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any arrivals: no more requests are at work than there are workers, no more wait than the queue
-        /// holds, none waits while a worker is idle, and none is rejected while there is room.
+        /// For any arrivals: the numbers of running and waiting requests stay within workers and
+        /// queue, none waits while a worker is idle, and none is rejected while there is room.
         #[test]
         fn workers_and_queue_are_neither_exceeded_nor_left_idle(
             gaps in prop::collection::vec(0_u64..12, 1..200),

@@ -51,13 +51,11 @@ pub(crate) struct Args {
     pub(crate) capacity: CapacityArgs,
 }
 
-/// A service with its limiter and routes, ready to serve.
 pub(crate) struct Service {
     router: Router,
     feed: Feed,
 }
 
-/// Runs the demo service until `shutdown` is cancelled.
 pub(crate) async fn run(mut args: Args, shutdown: CancellationToken) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen)
         .await
@@ -70,7 +68,6 @@ pub(crate) async fn run(mut args: Args, shutdown: CancellationToken) -> anyhow::
 }
 
 impl Service {
-    /// Sets up the limiter and the routes.
     pub(crate) fn new(args: &Args) -> anyhow::Result<Self> {
         let builder = args.limiter.builder("demo", &args.listen.to_string())?;
         let (limiter, feed) = args.trust.build(builder)?;
@@ -117,7 +114,6 @@ impl Service {
     }
 }
 
-/// Returns the state of the limiter as JSON.
 fn status(limiter: &Limiter) -> String {
     serde_json::to_string(&limiter.status())
         .unwrap_or_else(|error| format!("{{\"error\":\"cannot encode the status: {error}\"}}"))

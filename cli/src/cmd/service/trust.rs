@@ -1,4 +1,4 @@
-//! The certificates of the demo service, under the flags that the tiers have, too.
+//! The certificates of the demo service, with the same flags as the tiers'.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,6 @@ pub(crate) struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// Builds the limiter with the certificates.
     pub(crate) fn build(&self, mut builder: LimiterBuilder) -> anyhow::Result<(Limiter, Feed)> {
         if let Some(directory) = &self.certs {
             builder = builder.certificates(directory);

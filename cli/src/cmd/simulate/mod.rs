@@ -14,9 +14,9 @@ use plimsoll_simulator::{Judgement, Outcome, Run, Scenario, broken, plot, simula
 
 use crate::output::{self, json_line};
 
-/// The exit code for an expectation that was not met.
+/// Exit code for an expectation that was not met.
 const EXIT_UNMET: u8 = 1;
-/// The exit code for a scenario that is invalid or cannot be read.
+/// Exit code for a scenario that is invalid or cannot be read.
 const EXIT_INVALID: u8 = 2;
 
 /// Run scenarios: the production code under a virtual clock
@@ -76,10 +76,6 @@ enum SimulateFormat {
     Json,
 }
 
-/// Runs the scenarios and prints their outcomes.
-///
-/// # Errors
-/// An outcome or a plot cannot be written.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
     let code = simulate_all(args, &mut output::stdout(), &mut output::stderr())?;
     Ok(ExitCode::from(code))

@@ -6,7 +6,6 @@ use plimsoll_simulator::{NameFigures, Outcome};
 
 use crate::output::counted;
 
-/// Writes the outcome of a scenario, with a block of rows for each bucket.
 pub(super) fn write(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let seeds = counted(outcome.seeds, "seed");
     write!(out, "{}: {seeds}, {:.0} s simulated", outcome.scenario, outcome.simulated_s)?;

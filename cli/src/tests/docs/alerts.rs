@@ -1,10 +1,10 @@
-//! Compares the alerts of `docs/reference/metrics.md` with the rules that are shipped.
+//! Compares the alerts of `docs/reference/metrics.md` with the shipped rules.
 
 use super::{pages, read};
 
 const RULES: &str = "charts/plimsoll/alerts.yaml";
 
-/// The name, the condition and the wait of every rule.
+/// Returns the name, the condition and the wait of every rule.
 fn rules() -> Vec<[String; 3]> {
     let mut rules: Vec<[String; 3]> = Vec::new();
     for line in read(RULES).lines().map(str::trim_start) {

@@ -1,7 +1,7 @@
 //! Compares the table of `docs/reference/bounds.md` with the constants in the code.
 //!
-//! A row reads `| what | bound | CONSTANT | value in the code | file |`. Constants are `const NAME: T =
-//! value;`, and fields of a `Default` implementation are `name: value,`.
+//! A row reads `| what | bound | CONSTANT | value in the code | file |`. Constants are `const NAME:
+//! T = value;`, and fields of a `Default` implementation are `name: value,`.
 
 use super::{pages, read};
 

@@ -6,7 +6,7 @@ use clap::{Parser, error::ErrorKind};
 use super::{pages, read};
 use crate::command::Plimsoll;
 
-/// Commands of the reader's machine that documents may show. Others are misspelt or belong on this list.
+/// Commands of the reader's machine that documents may show. Others are misspelt or must be added.
 const KNOWN: [&str; 34] = [
     "caddy",
     "traefik",
@@ -44,7 +44,8 @@ const KNOWN: [&str; 34] = [
     "useradd",
 ];
 
-/// Splits a command line into simple commands and their words. Quotes group words; nothing is expanded.
+/// Splits a command line into simple commands and their words. Quotes group words; nothing is
+/// expanded.
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -72,7 +73,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Says why a simple command cannot be right; `None` if it can.
+/// Returns the fault of a simple command; `None` if it may be right.
 fn fault(command: &[String]) -> Option<String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let is_assignment =

@@ -13,7 +13,7 @@ fn targets(line: &str) -> Vec<&str> {
             found.extend(part.split("](").skip(1).filter_map(|rest| rest.split(')').next()));
         }
     }
-    // A link whose text is code is cut by the split above: `[`name`](target)`.
+    // The split above cuts a link with code as text: `[`name`](target)`.
     found.extend(line.split("`](").skip(1).filter_map(|rest| rest.split(')').next()));
     found.sort_unstable();
     found.dedup();

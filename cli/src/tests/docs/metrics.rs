@@ -1,5 +1,5 @@
-//! Generates the tables of `docs/reference/metrics.md` from the tables of the tiers, and fails when the page is out of
-//! date, or when a dashboard or chart asks for a metric that no tier has.
+//! Generates the tables of `docs/reference/metrics.md` from the tables of the tiers, and fails when
+//! the page is out of date, or when a dashboard or chart uses a metric that no tier has.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ const PAGE: &str = "docs/reference/metrics.md";
 const BEGIN: &str = "<!-- generated -->\n";
 const END: &str = "<!-- end -->\n";
 
-/// Every metric with the tiers that export it, in the order of the names.
+/// Returns every metric with the tiers that export it, in the order of the names.
 fn metrics() -> Vec<(About, Vec<&'static str>)> {
     let tiers = [
         ("controller", plimsoll_controller::admin::described()),

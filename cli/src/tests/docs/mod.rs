@@ -1,5 +1,5 @@
-//! Tests that keep the documents true: links lead somewhere, commands parse, generated pages and bounds match
-//! the code.
+//! Tests that keep the documents true: links resolve, commands parse, generated pages and bounds
+//! match the code.
 
 mod alerts;
 mod bounds;
@@ -11,14 +11,13 @@ mod metrics;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One Markdown file of the repository.
 struct Page {
-    /// The path from the root of the repository.
+    /// From the root of the repository.
     path: PathBuf,
     text: String,
 }
 
-/// A line of a page, and the language of the fence that it stands in.
+/// A line of a page, and the language of its fence.
 struct Line<'a> {
     number: usize,
     text: &'a str,

@@ -1,4 +1,5 @@
-//! Imports between the crates of the workspace, and crates that must not be among their dependencies.
+//! Imports between the crates of the workspace, and crates that must not be among their
+//! dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -7,8 +8,8 @@ use cargo_metadata::TargetKind;
 
 use super::{METADATA, dependencies, folder, package, root};
 
-/// The crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all of these, and
-/// no crate may import one of them.
+/// Crates that each crate may import, also in its tests. `cli`, `bench` and `fuzz` may import all
+/// of these, and no crate may import one of them.
 const IMPORTS: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("host", &[]),
@@ -23,15 +24,16 @@ const IMPORTS: [(&str, &[&str]); 12] = [
     ("sidecar", &["client", "core", "host", "proto", "admin", "policy", "tls"]),
     ("simulator", &["core", "host", "policy", "client", "aggregator", "controller"]),
 ];
-/// The crates that import everything.
+/// Crates that import everything.
 const TOPS: [&str; 3] = ["cli", "bench", "fuzz"];
 /// Dependencies that would bring a clock, a socket, entropy or the wire into pure crates.
 const IMPURE: [&str; 6] = ["axum", "getrandom", "prost", "rand", "tokio", "tonic"];
 /// Dependencies that a service with an embedded limiter must not build.
 const NOT_IN_CLIENT: [&str; 9] =
     ["axum", "prometheus", "yaml", "saphyr", "plimsoll-policy", "redis", "rustls", "ring", "x509"];
-/// Dependencies that no crate may have. The tables of `icu_normalizer` are slow to build, and come back with an update of
-/// `idna_adapter`: `cargo update -p idna_adapter --precise 1.1.0` chooses smaller ones with the same answers.
+/// Dependencies that no crate may have. The tables of `icu_normalizer` are slow to build, and
+/// return with an update of `idna_adapter`: `cargo update -p idna_adapter --precise 1.1.0` chooses
+/// smaller ones with the same answers.
 const NOWHERE: [&str; 2] = ["icu_normalizer", "redb"];
 
 #[test]
@@ -43,7 +45,7 @@ fn crates_import_only_allowed_crates() {
             let path = dependency.path.as_ref()?;
             Some(path.file_name()?.to_owned())
         });
-        // A crate may enable more of its own features for its tests.
+        // A crate may enable more features of itself for its tests.
         let imports: BTreeSet<String> = imports.filter(|import| *import != folder).collect();
         let tops: Vec<&String> = imports.iter().filter(|import| TOPS.contains(&import.as_str())).collect();
         assert!(tops.is_empty(), "{folder} imports {tops:?}");

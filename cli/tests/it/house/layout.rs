@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use super::source::{rust_files, source_files};
 use super::{METADATA, entries, folder, root};
 
-/// The largest number of entries of a folder below `src`.
+/// Below `src`.
 const ENTRIES_MAX: usize = 12;
-/// The largest number of lines of a file, without tests.
+/// Without tests.
 const LINES_MAX: usize = 400;
-/// The files that are longer: generated code. A file that no longer is must leave this list.
+/// Longer files: generated code. A file that is short enough must leave this list.
 const LONG: [&str; 1] = ["proto/src/wire.rs"];
-/// The crates that forbid unsafe code.
 const SAFE: [&str; 9] =
     ["admin", "aggregator", "controller", "core", "host", "policy", "proto", "quota", "simulator"];
 
@@ -71,7 +70,6 @@ fn no_file_is_too_long() {
     assert_eq!(long, listed, "files of more than {LINES_MAX} lines without tests, and the listed ones");
 }
 
-/// The `src` folders of all crates.
 fn source_folders() -> Vec<PathBuf> {
     let packages = METADATA.workspace_packages().into_iter();
     let folders: Vec<PathBuf> =
@@ -80,7 +78,7 @@ fn source_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// A folder and all folders below it.
+/// Returns a folder and all folders below it.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let below = entries(folder).into_iter().filter(|path| path.is_dir());
     std::iter::once(folder.to_owned()).chain(below.flat_map(|folder| folders(&folder))).collect()

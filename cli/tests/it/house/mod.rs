@@ -1,5 +1,5 @@
-//! Rules that no single crate can check: imports between crates, purity, layout of folders and files, and the
-//! toolchain.
+//! Rules that no single crate can check: imports between crates, purity, layout of folders and
+//! files, and the toolchain.
 
 mod imports;
 mod layout;
@@ -15,28 +15,27 @@ use std::sync::LazyLock;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Node, Package, PackageId};
 
-/// The workspace as cargo resolves it for this machine.
+/// As cargo resolves it for this machine.
 static METADATA: LazyLock<Metadata> = LazyLock::new(|| {
     let platform = format!("--filter-platform={}", host());
     MetadataCommand::new().manifest_path(root().join("Cargo.toml")).other_options([platform]).exec().unwrap()
 });
 
-/// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The folder of a package, from the root of the workspace.
+/// Path from the root of the workspace.
 fn folder(package: &Package) -> String {
     package.manifest_path.parent().and_then(|folder| folder.file_name()).unwrap().to_owned()
 }
 
-/// The package in a folder of the workspace.
 fn package(name: &str) -> &'static Package {
     METADATA.workspace_packages().into_iter().find(|package| folder(package) == name).unwrap()
 }
 
-/// The packages that these packages are built from, themselves included and dev-dependencies excluded.
+/// Returns the packages that these packages are built from, including themselves, without
+/// dev-dependencies.
 fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'static Package> {
     let nodes: BTreeMap<&PackageId, &Node> =
         METADATA.resolve.iter().flat_map(|resolve| &resolve.nodes).map(|node| (&node.id, node)).collect();
@@ -54,7 +53,7 @@ fn dependencies<'a>(roots: impl IntoIterator<Item = &'a PackageId>) -> Vec<&'sta
     found.into_iter().map(|id| &METADATA[id]).collect()
 }
 
-/// The entries of a folder, sorted.
+/// Returns the entries of a folder, sorted.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut entries: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();

@@ -1,5 +1,5 @@
-//! The packages that a service builds from: `cargo package` packs them, with all files that a build needs and
-//! the metadata of a registry.
+//! The packages that a service builds from: `cargo package` packs them, with all files that a build
+//! needs and the metadata of a registry.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,21 +10,21 @@ use cargo_metadata::Package;
 use super::source::rust_files;
 use super::{METADATA, dependencies, folder, package, root};
 
-/// The crate that services depend on. It and the crates of the workspace that it imports are packed.
+/// Crate that services depend on. It is packed with the crates of the workspace that it imports.
 const EMBEDDED: &str = "client";
-/// The largest number of keywords or categories that a registry takes.
+/// Maximum number of keywords or categories in a registry.
 const WORDS_MAX: usize = 5;
-/// Files that every package has: cargo writes the first two, people read the others.
+/// Files of every package: cargo writes the first two, people read the others.
 const ALWAYS: [&str; 4] = ["Cargo.lock", "Cargo.toml", "LICENSE", "README.md"];
-/// Files beside the sources that a package needs, by folder: the code of the wire is made from the first, and the others
-/// are sent to Redis.
+/// Files of a package that are not Rust sources, by folder: the code of the wire is made from the
+/// first, and the others are sent to Redis.
 const BESIDE: [(&str, &str); 3] = [
     ("proto", "proto/plimsoll/exchange/v1/exchange.proto"),
     ("client", "src/limiter/quota/store/give.lua"),
     ("client", "src/limiter/quota/store/take.lua"),
 ];
 
-/// The packages of the workspace that a service builds, with all features of the client.
+/// Returns the packages of the workspace that a service builds, with all features of the client.
 fn packed() -> Vec<&'static Package> {
     let built = dependencies([&package(EMBEDDED).id]);
     let packed: Vec<&Package> = built.into_iter().filter(|package| package.source.is_none()).collect();
@@ -113,7 +113,8 @@ fn packed_crates_ask_for_versions_of_each_other() {
         for dependency in &package.dependencies {
             let member =
                 METADATA.workspace_packages().into_iter().find(|member| *member.name == dependency.name);
-            // Cargo leaves out a dependency of a package on itself, which is for its tests alone, if it has no version.
+            // Cargo leaves out a dependency of a package on itself, which is only for its tests, if
+            // it has no version.
             let Some(member) = member.filter(|member| member.name != package.name) else { continue };
             assert!(
                 dependency.req.matches(&member.version) && dependency.req.to_string() != "*",

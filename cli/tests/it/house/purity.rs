@@ -1,9 +1,9 @@
-//! Purity: state machines take the time and random draws as arguments, and never read a clock or a source of
-//! entropy.
+//! Purity: state machines take the time and random draws as arguments, and never read a clock or a
+//! source of entropy.
 
 use super::source::{SourceFile, source_files};
 
-/// The pure files and folders below the `src` of each crate. An empty list stands for the whole crate.
+/// Pure files and folders below the `src` of each crate. An empty list means the whole crate.
 const PURE: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("policy", &[]),
@@ -16,11 +16,10 @@ const PURE: [(&str, &[&str]); 9] = [
             "hot/directive_word",
             "hot/guard_pool",
             "hot/guards",
+            "hot/interner",
             "hot/shared_key",
             "hot/table",
             "hot/thread_counters",
-            "hot/thread_slots",
-            "interner",
             "limiter/quota/book",
             "limiter/quota/calls/breaker",
             "limiter/waiting/pace",
@@ -88,7 +87,7 @@ const PURE: [(&str, &[&str]); 9] = [
         ],
     ),
 ];
-/// The ways to read a clock or a source of entropy.
+/// Ways to read a clock or a source of entropy.
 const AMBIENT: [&str; 5] = ["Instant::now", "SystemTime", "getrandom", "rand::rng(", "thread_rng"];
 
 #[test]

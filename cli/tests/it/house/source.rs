@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::{entries, root};
 
-/// A Rust file of a crate.
 #[derive(Debug)]
 pub(super) struct SourceFile {
-    /// The path from the root of the workspace.
+    /// From the root of the workspace.
     pub(super) path: String,
-    /// The lines outside tests.
+    /// Lines outside tests.
     pub(super) lines: Vec<String>,
-    /// The files and folders of modules that are `#[cfg(test)] mod x;` here.
+    /// Files and folders of modules that are `#[cfg(test)] mod x;` here.
     test_modules: Vec<PathBuf>,
 }
 
@@ -49,7 +48,7 @@ impl SourceFile {
     }
 }
 
-/// The files below the `src` of a crate, without those of test modules.
+/// Returns the files below the `src` of a crate, without test modules.
 pub(super) fn source_files(folder: &str) -> Vec<SourceFile> {
     let paths = rust_files(&root().join(folder).join("src"));
     assert!(!paths.is_empty(), "{folder} has no source files");
@@ -64,7 +63,6 @@ pub(super) fn source_files(folder: &str) -> Vec<SourceFile> {
     files.into_iter().filter(|(path, _)| !is_test(path)).map(|(_, file)| file).collect()
 }
 
-/// All Rust files below a folder.
 pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let files = entries(folder)
         .into_iter()

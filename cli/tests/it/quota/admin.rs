@@ -1,5 +1,5 @@
-//! Operators at the admin port of a quota server, with the real commands: buckets are shown, listed and reset by the
-//! tokens of their roles, and errors say what to do.
+//! Operators at the admin port of a quota server, with the real commands: the tokens of their roles
+//! show, list and reset buckets, and errors name the remedy.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use crate::processes::skipped;
 
 const HOUR_S: &str = "3600";
 
-/// A server whose admin port accepts a token of each role, and what operators have.
+/// A server with a token of each role at its admin port, and the operators' files.
 struct Scene {
     server: Process,
     place: TempDir,
@@ -42,7 +42,8 @@ impl Scene {
         Process::start(&[&["quota", "--data", &data, "--tokens", &tokens], &ports[..]].concat())
     }
 
-    /// Takes tokens of a bucket with 10 that is refilled each hour, and returns how many there were.
+    /// Takes tokens of a bucket with 10 that is refilled each hour, and returns how many there
+    /// were.
     fn reduce(&self, key: &[u8], take: &str) -> u64 {
         let reply = send(
             self.server.address("listen"),
@@ -85,7 +86,6 @@ pub(super) fn send(address: SocketAddr, words: &[&[u8]]) -> String {
     line.trim_end().to_owned()
 }
 
-/// The cells of the row of a key.
 fn row<'a>(table: &'a str, key: &str) -> Vec<&'a str> {
     let line = table.lines().find(|line| line.split("  ").next() == Some(key));
     let line = line.unwrap_or_else(|| panic!("no row of {key}:\n{table}"));
@@ -104,7 +104,7 @@ fn viewers_see_buckets_by_key_and_in_pages() {
     assert!(table.starts_with("KEY  "), "{table}");
     let cells = row(&table, "{acme}:api_calls");
     assert_eq!(&cells[..4], ["{acme}:api_calls", "3", "10", "10 every 1h"], "{table}");
-    // The next refill makes it full, and its time is that of the server's clock.
+    // The next refill makes it full, and its time is by the server's clock.
     assert_eq!(cells[4], cells[5], "{table}");
     let left = humantime::parse_rfc3339(cells[4]).unwrap().duration_since(std::time::SystemTime::now());
     assert!(left.unwrap().as_secs() <= 3_600, "{table}");

@@ -78,7 +78,7 @@ fn alert_of_a_service_without_its_store_fires_until_the_store_is_back() {
         });
         (asked() == Some(200) && is_degraded).then_some(())
     });
-    // Requests go on, because a counter that no longer grows is no alert.
+    // Requests continue, because a constant counter fires no alert.
     let load = ["load", "--target", &format!("{}/checkout", url(&service)), "--rps", "20"];
     let load = Process::spawn(&load);
     alerts.until_firing(&[OF_QUOTAS[1]]);

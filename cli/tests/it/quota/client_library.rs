@@ -1,5 +1,5 @@
-//! What clients of Redis do besides the commands: pipelines, both versions of the protocol, names, descriptions of
-//! commands, tokens and TLS.
+//! Redis client features around the commands: pipelines, both versions of the protocol, names,
+//! descriptions of commands, tokens and TLS.
 
 use std::fs;
 use std::io::Write;
@@ -131,7 +131,7 @@ fn wrong_token_is_an_error_of_its_own_to_a_client_library() {
     };
     for parameters in ["", "?protocol=resp3"] {
         let refused = connect("wrong", parameters).err().unwrap();
-        // The library names the reply to AUTH itself, and that to HELLO by its code.
+        // The library names the reply to AUTH itself, and the reply to HELLO by its code.
         let is_named =
             refused.kind() == ErrorKind::AuthenticationFailed || refused.code() == Some("WRONGPASS");
         assert!(is_named, "{refused:?}");

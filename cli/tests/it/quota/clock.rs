@@ -1,5 +1,5 @@
-//! Steps and drift of the wall clock of a running quota server, which `libfaketime` makes: refills take as long as ever, nothing
-//! is granted twice, and operators see the steps.
+//! Steps and drift of the wall clock of a running quota server, which `libfaketime` makes: refills
+//! take as long as ever, nothing is granted twice, and operators see the steps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,17 @@ use crate::fleet::metric;
 use crate::process::{Process, command, http_get, message, until};
 use crate::turns::{IDLE, turn};
 
-/// A wall clock that gains 1 %, which is far more than a clock that is kept does.
+/// A wall clock that gains 1 %, far more than a synchronised clock.
 const DRIFT: &str = "+0 x1.01";
-/// The steps, as offsets of the wall clock from the true time, each from the offset before.
+/// Steps as offsets of the wall clock from the true time.
 const OFFSETS: [&str; 6] = ["+3600", "-3600", "+34560000", "+0", "-34560000", "+0"];
-/// The time after each step for which refills are counted.
+/// Time for counting refills after each step.
 const SPAN: Duration = Duration::from_secs(1);
 /// A bucket of one token every millisecond, and one of a token every day.
 const FAST: [&str; 4] = ["1000000", "1", "REFILL", "1"];
 const SLOW: [&str; 4] = ["100", "86400000", "REFILL", "1"];
 
-/// A quota server whose wall clock is set by a file.
+/// A quota server with a wall clock that a file sets.
 struct Stepped {
     server: Process,
     library: PathBuf,
@@ -38,7 +38,7 @@ struct Emptied {
 }
 
 impl Stepped {
-    /// Starts one; `None` without the library.
+    /// `None` without the library.
     fn start() -> Option<Self> {
         let library = library()?;
         let place = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ impl Stepped {
         Emptied { key: key.to_owned(), between: (began, Instant::now()) }
     }
 
-    /// Checks that the tokens since a bucket was emptied are those of the true time, within 1 %.
+    /// Checks that the tokens since a bucket was emptied match the true time, within 1 %.
     fn check(&self, emptied: &Emptied, offset: &str) {
         let least = emptied.between.1.elapsed().as_millis() as f64;
         let tokens = self.tokens("RL.PGET", &emptied.key, &FAST) as f64;

@@ -1,4 +1,5 @@
-//! The semantics of the commands as one table, which a client library and `redis-cli` drive against a real server.
+//! The semantics of the commands as one table, which a client library and `redis-cli` drive against
+//! a real server.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -9,7 +10,6 @@ use super::is_installed;
 use super::process::Server;
 use crate::turns::{IDLE, turn};
 
-/// A reply.
 #[derive(Clone, Debug, PartialEq)]
 enum Reply {
     Number(i64),
@@ -17,7 +17,6 @@ enum Reply {
     Error(String),
 }
 
-/// A program or library that sends commands.
 trait Driver {
     fn send(&mut self, words: &[&str]) -> Reply;
 }
@@ -195,7 +194,7 @@ fn throttle_says_when_to_come_back_rounded_up() {
     assert_eq!(throttle("2"), Reply::Numbers(vec![0, 2, 0, -1, 2_000]));
     let Reply::Numbers(refused) = throttle("1") else { panic!("an error") };
     assert_eq!(refused[..3], [1, 2, 0]);
-    // The clock of the server has gone on.
+    // The clock of the server has advanced.
     assert!((1..=1_000).contains(&refused[3]) && refused[4] == refused[3] + 1_000, "{refused:?}");
 }
 

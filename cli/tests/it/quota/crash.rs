@@ -1,13 +1,14 @@
-//! `kill -9` under load: the store opens every time, and no bucket grants more than its durability states.
+//! `kill -9` under load: the store opens every time, and no bucket grants more than its durability
+//! allows.
 
 use std::time::Duration;
 
 use super::crashes::Crashes;
 use crate::turns::{IDLE, turn};
 
-/// The kills of each durability.
+/// Kills of each durability.
 const KILLS: u64 = 5;
-/// The buckets, and the grants before a kill.
+/// Number of buckets, and grants before a kill.
 const BUCKETS: usize = 200;
 const GRANTS: u64 = 1_000;
 
@@ -25,7 +26,7 @@ fn interval_grants_at_most_the_tokens_of_one_interval_twice() {
 
 #[test]
 fn store_without_durability_opens_after_every_kill() {
-    // No bucket has more than it had, or less than was asked of it: the audit checks both.
+    // No bucket has more than it had, or less than its takes explain: the audit checks both.
     crash("none", Duration::ZERO);
 }
 

@@ -1,5 +1,5 @@
-//! A quota server that is killed under load, again and again, while its callers keep the books: how many tokens each bucket
-//! has granted, and when.
+//! A quota server that is killed under load, again and again, while its callers keep the books: how
+//! many tokens each bucket has granted, and when.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,49 +17,48 @@ use tempfile::TempDir;
 
 use crate::process::{Process, until};
 
-/// The tokens of a bucket, more than a test takes.
+/// More than a test takes.
 pub(crate) const MAX: u64 = 1_000_000;
-/// The time of a refill in seconds: none falls into a test.
+/// In seconds: no refill happens in a test.
 const EVERY_S: u64 = 100_000_000;
-/// The connections of the load.
 const CALLERS: usize = 8;
-/// One of so many kills hits a server that is opening its store.
+/// On average, one kill out of this many hits a server that is opening its store.
 const KILLS_PER_EARLY_KILL: u64 = 5;
 
 /// A quota server, its data, and the books of its callers.
 pub(crate) struct Crashes {
     data: TempDir,
     durability: String,
-    /// The time within which debits may be lost.
+    /// Debits of this time may be lost.
     loses: Duration,
     books: Vec<Book>,
     rng: SmallRng,
     pub(crate) totals: Totals,
 }
 
-/// What a bucket had when the server last started, and what was asked of it since.
+/// Tokens of a bucket when the server last started, and demands since.
 #[derive(Default)]
 struct Book {
     had: u64,
     asked: AtomicU64,
-    /// When each token was granted.
+    /// Times of the grants.
     granted: Mutex<Vec<Instant>>,
 }
 
-/// The sums over all crashes.
+/// Sums over all crashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) kills: u64,
     pub(crate) granted: u64,
-    /// Tokens that were granted before a kill and are there after it.
+    /// Tokens that were granted before a kill and exist again after it.
     pub(crate) over_granted: u64,
-    /// Tokens that were granted within the durability's time before a kill: that many may be granted twice.
+    /// Tokens granted within the durability's time before a kill: as many may be granted twice.
     pub(crate) allowed: u64,
-    /// Tokens over what may be granted twice, in any bucket at any kill.
+    /// Excess over this number, in any bucket at any kill.
     pub(crate) beyond: u64,
-    /// Tokens that went without a reply to their caller.
+    /// Tokens taken without a reply to their caller.
     pub(crate) unanswered: u64,
-    /// The longest time from the start of a process to its listening sockets.
+    /// Maximum time from the start of a process to its listening sockets.
     pub(crate) slowest_start: Duration,
 }
 
@@ -100,7 +99,7 @@ impl Crashes {
         self.audit(killed);
     }
 
-    /// Starts the server, compares what each bucket has with its book, and begins the books anew.
+    /// Starts the server, compares each bucket with its book, and begins new books.
     fn audit(&mut self, killed: Instant) {
         let server = self.open();
         let left = left(&server, self.books.len());
@@ -148,14 +147,13 @@ impl Crashes {
     }
 }
 
-/// The arguments of a quota server on free ports.
+/// Returns the arguments of a quota server on free ports.
 pub(crate) fn arguments(data: &Path, flags: &[&str]) -> Vec<String> {
     let data = data.display().to_string();
     let fixed = ["quota", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", &data];
     fixed.iter().chain(flags).map(ToString::to_string).collect()
 }
 
-/// A connection to a server.
 pub(crate) fn connect(address: SocketAddr) -> Connection {
     Client::open(format!("redis://{address}")).unwrap().get_connection().unwrap()
 }
@@ -165,7 +163,6 @@ pub(crate) fn take(connection: &mut Connection, bucket: usize) -> RedisResult<u6
     redis::cmd("RL.REDUCE").arg(name(bucket)).arg(MAX).arg(EVERY_S).query(connection)
 }
 
-/// The tokens of the first buckets.
 fn left(server: &Process, buckets: usize) -> Vec<u64> {
     let mut connection = connect(server.address("listen"));
     // The disk may be slower than the deadline.
@@ -174,12 +171,11 @@ fn left(server: &Process, buckets: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The tokens of a bucket.
 pub(crate) fn left_in(connection: &mut Connection, bucket: usize) -> RedisResult<u64> {
     redis::cmd("RL.GET").arg(name(bucket)).arg(MAX).arg(EVERY_S).query(connection)
 }
 
-/// The tokens that were taken from buckets which are not full, by bucket.
+/// Returns the tokens taken from buckets that are not full, by bucket.
 pub(crate) fn taken(server: &Process, buckets: usize) -> BTreeMap<usize, u64> {
     let left = left(server, buckets).into_iter().enumerate();
     left.filter(|(_, left)| *left < MAX).map(|(bucket, left)| (bucket, MAX - left)).collect()
@@ -189,7 +185,7 @@ fn name(bucket: usize) -> String {
     format!("{{tenant-{bucket}}}:api")
 }
 
-/// Takes tokens of random buckets until the server is gone.
+/// Takes tokens of random buckets until the server dies.
 fn call(address: SocketAddr, books: &[Book], granted: &AtomicU64, seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut connection = connect(address);

@@ -1,5 +1,5 @@
-//! Damaged data: a file that is cut or has a flipped bit is refused with a message that names the data, or the store opens
-//! and no bucket has more than it had.
+//! Damaged data: a file that is cut or has a flipped bit is refused with a message that names the
+//! data, or the store opens and no bucket has more than it had.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -17,35 +17,34 @@ use super::journal::copy_all;
 use crate::process::{Process, until};
 use crate::turns::{ALL, turn};
 
-/// The buckets of the data, and the commits that took from them.
+/// Number of buckets in the data, and of commits that took from them.
 const BUCKETS: usize = 20;
 const TAKES: usize = 120;
-/// The buckets that are in tables, and the takes of a pipeline.
+/// Number of buckets in tables, and of takes in a pipeline.
 const OTHERS: usize = 20_000;
 const PIPELINE: usize = 500;
-/// The flags of a server: as little memory as possible.
+/// As little memory as possible.
 const FLAGS: [&str; 4] = ["--durability", "always", "--cache-mib", "16"];
-/// The bits that are flipped in each file.
+/// Flipped bits in each file.
 const FLIPS: usize = 6;
-/// The servers that run at the same time.
+/// Servers that run at the same time.
 const SIDE_BY_SIDE: usize = 4;
 
-/// A data directory, and what was taken from its buckets.
+/// A data directory, and the tokens taken from its buckets.
 struct Data {
     directory: TempDir,
     taken: BTreeMap<usize, u64>,
-    /// For a server that was killed: the bytes of each file before its last commit, which a power cut may have torn.
+    /// For a killed server: the bytes of each file before its last commit, which a power cut may
+    /// have torn.
     before_last: Option<BTreeMap<PathBuf, u64>>,
 }
 
-/// A change of one file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     /// The file ends here.
     Cut(u64),
-    /// This bit of this byte is another.
+    /// Bit of a byte.
     Flip(u64, u8),
-    /// The file is gone.
     Gone,
 }
 
@@ -70,7 +69,7 @@ fn damage_to_tables_and_their_journals_grants_nothing() {
 
 #[test]
 fn undamaged_data_opens() {
-    // So that the tests of damage can fail.
+    // Shows that the tests of damage can fail.
     for (is_killed, others) in [(false, 0), (true, 0), (true, OTHERS)] {
         let data = Data::new(is_killed, others);
         let server = Process::start(&arguments(&data.directory.path().join("data"), &FLAGS));
@@ -79,7 +78,7 @@ fn undamaged_data_opens() {
             *expected.get_mut(&0).unwrap() += 1;
         }
         let found = taken(&server, BUCKETS);
-        // A take that was refused because the disk was busy may be saved all the same.
+        // A take that was refused because the disk was busy may be saved anyway.
         assert!(
             expected.iter().all(|(bucket, taken)| found[bucket] >= *taken),
             "{found:?}, {expected:?} expected"
@@ -119,7 +118,8 @@ fn damage_each_file(data: &Data) {
 }
 
 impl Data {
-    /// The data of a server that was stopped, or killed. With others, the memory of the database does not hold all.
+    /// Makes the data of a server that was stopped, or killed. With others, they exceed the memory
+    /// of the database.
     fn new(is_killed: bool, others: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path().join("data");
@@ -157,7 +157,6 @@ impl Data {
         Self { directory, taken, before_last }
     }
 
-    /// Opens a copy with a damaged file.
     fn check(&self, name: &Path, damage: Damage) {
         let copy = tempfile::tempdir().unwrap();
         let root = copy.path().join("data");
@@ -193,7 +192,7 @@ impl Data {
     }
 }
 
-/// All files below a directory that are not empty.
+/// Returns all non-empty files below a directory.
 fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -207,8 +206,8 @@ fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
     files.into_iter().filter(|path| content(path) > 0)
 }
 
-/// The bytes of a file up to its last one that is not zero: journals are allocated before they are written. 0 for a file that
-/// a running server has removed.
+/// Returns the bytes of a file without zeros at its end: journals are allocated before they are
+/// written. 0 for a file that a running server has removed.
 fn content(path: &Path) -> u64 {
     let bytes = match fs::read(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return 0,

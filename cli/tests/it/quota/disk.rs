@@ -1,5 +1,6 @@
-//! Disks that fail, hang or are full: operations are refused within their deadline, the process lives and says that it is
-//! not ready, it serves again when the disk does, and no token was granted that a restart grants again.
+//! Disks that fail, hang or are full: operations are refused within their deadline, the process
+//! survives and reports that it is not ready, it serves again when the disk does, and no token was
+//! granted that a restart grants again.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -13,10 +14,10 @@ use super::trace::{kill_traced, start_traced, traced};
 use crate::process::{Process, binary, http, until};
 use crate::turns::{IDLE, turn};
 
-/// The connections that ask at the same time.
+/// Simultaneous connections.
 const CALLERS: usize = 8;
 
-/// A server whose disk can fail, and what was asked of its one bucket.
+/// A server with a disk that can fail, and the demands on its one bucket.
 struct Scene {
     strace: Process,
     data: TempDir,
@@ -27,7 +28,7 @@ struct Scene {
 #[test]
 fn failed_syncs_refuse_operations_until_the_disk_works_again() {
     let name = "failed_syncs_refuse_operations_until_the_disk_works_again";
-    // Of the thread that saves balances, alone: it syncs the journal by fdatasync.
+    // Only in the thread that saves balances: it syncs the journal by fdatasync.
     let inject = "inject=fdatasync:error=EIO:when=20..30";
     let Some(mut scene) = Scene::start("always", inject, name) else { return };
     scene.until_refused();
@@ -38,8 +39,8 @@ fn failed_syncs_refuse_operations_until_the_disk_works_again() {
 #[test]
 fn sync_that_hangs_makes_no_operation_wait_for_it() {
     let name = "sync_that_hangs_makes_no_operation_wait_for_it";
-    // Longer than a caller's deadline by far, and shorter than the patience of this test: an operation that waited for the
-    // sync would be granted, not refused.
+    // Far longer than a caller's deadline, and shorter than the patience of this test: an operation
+    // that waited for the sync would be granted, not refused.
     let Some(mut scene) = Scene::start("always", "inject=fdatasync:delay_enter=5s:when=20", name) else {
         return;
     };
@@ -98,7 +99,7 @@ fn full_disk_at_a_start_is_not_taken_for_damage() {
 }
 
 impl Scene {
-    /// Starts a server whose system calls strace changes; `None` without strace.
+    /// Starts a server with system calls that strace changes; `None` without strace.
     fn start(durability: &str, inject: &str, test: &str) -> Option<Self> {
         if !super::is_installed("strace", test) {
             return None;
@@ -111,7 +112,7 @@ impl Scene {
         Some(Self { strace, data, granted: 0, asked: 0 })
     }
 
-    /// Asks over all connections at once; returns the grants and the refusals.
+    /// Takes over all connections; returns the grants and the refusals.
     fn ask(&mut self) -> (u64, u64) {
         let address = self.strace.address("listen");
         let asking = || take(&mut connect(address), 0);
@@ -137,19 +138,19 @@ impl Scene {
         (self.granted, refused)
     }
 
-    /// Asks until all are refused, and the server says that it is not ready.
+    /// Takes until all are refused, and the server is not ready.
     fn until_refused(&mut self) {
         until("operations to be refused", || (self.ask().1 == CALLERS as u64).then_some(()));
         until("the server not to be ready", || (self.ready() == 503 || self.ask().1 == 0).then_some(()));
     }
 
-    /// Asks until all are granted, and the server says that it is ready.
+    /// Takes until all are granted, and the server is ready.
     fn until_granted(&mut self) {
         until("operations to be granted", || (self.ask().1 == 0).then_some(()));
         until("the server to be ready", || (self.ready() == 200).then_some(()));
     }
 
-    /// The status of the readiness check.
+    /// Returns the status of the readiness check.
     fn ready(&self) -> u16 {
         http(self.strace.address("admin"), "GET", "/readyz", &[]).unwrap().0
     }

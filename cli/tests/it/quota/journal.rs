@@ -1,5 +1,6 @@
-//! What `kill -9` cannot show, because the page cache survives it: under `always` no reply is sent before its debit is
-//! synced, and a journal that ends at the last synced byte holds every debit that was replied to.
+//! Guarantees that `kill -9` cannot show, because the page cache survives it: under `always` no
+//! reply is sent before its debit is synced, and a journal that ends at the last synced byte holds
+//! every debit with a reply.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -13,11 +14,11 @@ use super::trace::{Call, calls, kill_traced, start_traced};
 use crate::process::Process;
 use crate::turns::{IDLE, turn};
 
-/// The connections of the load, the takes of each, and the buckets.
+/// Number of connections of the load, of takes on each, and of buckets.
 const CALLERS: usize = 6;
 const TAKES: usize = 40;
 const BUCKETS: usize = 10;
-/// The places at which the journal is cut.
+/// Number of places to cut the journal.
 const CUTS: usize = 6;
 
 /// A take: its bucket, and when its command was read and its reply sent, in lines of the record.
@@ -28,7 +29,7 @@ struct Taken {
     replied: usize,
 }
 
-/// The data and the record of a server that was killed.
+/// Data and record of a killed server.
 struct Recorded {
     data: TempDir,
     calls: Vec<Call>,
@@ -49,7 +50,7 @@ fn reply_under_always_follows_the_sync_of_its_debit() {
 
 #[test]
 fn replies_under_interval_do_not_wait_for_syncs() {
-    // The other way round, so that the test of `always` can fail.
+    // The reverse, which shows that the test of `always` can fail.
     let Some(recorded) = record("interval:1s", "replies_under_interval_do_not_wait_for_syncs") else {
         return;
     };
@@ -72,7 +73,7 @@ fn journal_cut_at_a_synced_byte_holds_every_debit_that_was_replied_to() {
     let first = syncs.iter().position(|sync| recorded.synced_bytes(sync) > 0).unwrap();
     let step = ((syncs.len() - first) / CUTS).max(1);
     for at in (first..syncs.len()).rev().step_by(step) {
-        // What was replied before the next sync returned was synced by this one, or before.
+        // This sync or an earlier one covered all replies before the next sync returned.
         let next = syncs.get(at + 1).map_or(usize::MAX, |sync| sync.returned);
         let mut granted = BTreeMap::<usize, u64>::new();
         replies
@@ -81,10 +82,12 @@ fn journal_cut_at_a_synced_byte_holds_every_debit_that_was_replied_to() {
             .for_each(|take| *granted.entry(take.bucket).or_default() += 1);
         let bytes = recorded.synced_bytes(syncs[at]);
         let following = syncs.get(at + 1).map_or(bytes, |sync| recorded.synced_bytes(sync));
-        // At the synced byte; as a file whose size was allocated before; and in the middle of the next batch.
+        // At the synced byte; as a file with a size allocated before; and in the middle of the next
+        // batch.
         for (length, is_filled) in [(bytes, false), (bytes, true), (bytes.midpoint(following), true)] {
             let copy = recorded.copy();
-            // The note of the last synced commit is not synced itself: after a loss of power it may be older than the journal.
+            // The note of the last synced commit is not synced itself: after a power cut it may be
+            // older than the journal.
             if at + 1 < syncs.len() {
                 fs::remove_file(copy.path().join("data/synced")).unwrap();
             }
@@ -121,7 +124,7 @@ fn record(durability: &str, test: &str) -> Option<Recorded> {
             scope.spawn(move || {
                 let mut connection = connect(address);
                 for nth in 0..TAKES {
-                    // The disk may be slower than the deadline: that is no grant.
+                    // The disk may be slower than the deadline: that is not a grant.
                     drop(take(&mut connection, (caller + nth) % BUCKETS));
                 }
             });
@@ -133,7 +136,7 @@ fn record(durability: &str, test: &str) -> Option<Recorded> {
 }
 
 impl Recorded {
-    /// The grants in the record. Each connection has at most one at a time.
+    /// Returns the grants in the record. Each connection has at most one at a time.
     fn taken(&self) -> Vec<Taken> {
         let mut read = BTreeMap::<&str, (usize, usize)>::new();
         let mut taken = Vec::new();
@@ -152,7 +155,8 @@ impl Recorded {
         taken
     }
 
-    /// The path of the only journal, below the data directory. It is created in a directory that is renamed.
+    /// Path of the only journal, below the data directory. It is created in a directory that is
+    /// renamed.
     fn journal(&self) -> PathBuf {
         let journals: BTreeSet<_> =
             self.calls.iter().filter_map(|call| call.journal()?.file_name().map(ToOwned::to_owned)).collect();
@@ -160,7 +164,8 @@ impl Recorded {
         Path::new("store").join(journals.first().unwrap())
     }
 
-    /// The bytes of the journal that are on disk when a sync returns: what was written before it began.
+    /// Returns the bytes of the journal that are on disk when a sync returns: the bytes written
+    /// before it began.
     fn synced_bytes(&self, sync: &Call) -> u64 {
         let before = self.calls.iter().filter(|call| call.returned < sync.began);
         let written = before.filter(|call| call.is_write() && call.journal().is_some());
@@ -174,7 +179,7 @@ impl Recorded {
     }
 }
 
-/// Cuts a file, and fills it with zeros up to the size that it had.
+/// Cuts a file, and fills it with zeros up to its old size.
 fn cut(path: &Path, length: u64, is_filled: bool) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let whole = file.metadata().unwrap().len();
@@ -185,7 +190,6 @@ fn cut(path: &Path, length: u64, is_filled: bool) {
     }
 }
 
-/// Copies a directory with all in it.
 pub(super) fn copy_all(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {

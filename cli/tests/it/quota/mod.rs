@@ -1,4 +1,5 @@
-//! Exact quotas on real processes: the commands, what callers and operators see, and crashes and faults of the disk.
+//! Exact quotas on real processes: the commands, the views of callers and operators, and crashes
+//! and faults of the disk.
 
 mod admin;
 mod alerts;

@@ -1,5 +1,5 @@
-//! A model of the buckets, written from the rules alone, and 100,000 random commands that a server answers in the same
-//! way.
+//! A model of the buckets, written only from the rules, and 100,000 random commands that a server
+//! answers in the same way.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use super::process::Server;
 use crate::turns::{ALL, turn};
 
 const STEPS: usize = 100_000;
-/// The commands that are sent at once.
+/// Commands that are sent together.
 const PIPELINED: usize = 250;
-/// The seed, unless the variable of this name gives another.
+/// Unless the variable of this name overrides it.
 const SEED: u64 = 1;
 const SEED_VARIABLE: &str = "QUOTA_MODEL_SEED";
 const KEYS: usize = 12;
-/// The time of the first command, like that of real callers, and not ahead of the server's clock.
+/// Time of the first command, like real callers', and not ahead of the server's clock.
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
-/// The parameters that belong to the key of a bucket.
+/// Parameters that belong to the key of a bucket.
 type Key = (usize, i64, i64, i64);
 
-/// What the rules say about one bucket.
+/// State of one bucket by the rules.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
     tokens: i64,
@@ -74,7 +74,8 @@ impl Model {
 }
 
 impl Draw {
-    /// Draws a command. A few keys and rates, so that buckets are met again; times that mostly go on.
+    /// Draws a command. A few keys and rates, so that buckets are used again; times that mostly
+    /// advance.
     fn step(&mut self, model: &mut Model) -> Step {
         let rng = &mut self.rng;
         self.now += if rng.random_bool(0.7) { rng.random_range(0..400) } else { 0 };
@@ -149,7 +150,7 @@ fn server_answers_random_commands_like_the_model() {
     }
 }
 
-/// Sends steps in one pipeline, in which errors are replies like others.
+/// Sends steps in one pipeline. Errors are replies like others.
 fn replies(connection: &mut Connection, steps: &[Step]) -> Vec<Value> {
     let mut pipeline = Pipeline::new();
     pipeline.ignore_errors();

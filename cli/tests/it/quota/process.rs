@@ -1,4 +1,4 @@
-//! A quota server as a process, with its data in a folder of its own.
+//! A quota server as a process, with a separate data folder.
 
 use std::net::SocketAddr;
 
@@ -7,19 +7,18 @@ use tempfile::TempDir;
 
 use crate::process::Process;
 
-/// A running quota server.
 pub(super) struct Server {
     pub(super) process: Process,
     _data: TempDir,
 }
 
 impl Server {
-    /// Starts one that keeps balances in memory until it stops.
+    /// Keeps balances in memory until it stops.
     pub(super) fn start() -> Self {
         Self::start_with(&["--listen", "127.0.0.1:0", "--durability", "none"])
     }
 
-    /// Starts one with these flags besides those of its data and its admin port.
+    /// Adds these flags to the flags of its data and its admin port.
     pub(super) fn start_with(flags: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let path = data.path().join("data").display().to_string();
@@ -28,7 +27,7 @@ impl Server {
         Self { process, _data: data }
     }
 
-    /// The address of the Redis protocol.
+    /// Address of the Redis protocol.
     pub(super) fn address(&self) -> SocketAddr {
         self.process.address("listen")
     }

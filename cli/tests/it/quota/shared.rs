@@ -1,4 +1,4 @@
-//! Sidecars that share one exact quota never admit more than it has, whatever happens meanwhile.
+//! Sidecars that share one exact quota never admit more than it has, with any fault meanwhile.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn sidecars_admit_what_their_quota_has_through_restarts_stalls_and_deaths() {
         let books = sidecars.use_up(fault);
         let counted = (sidecars.counted_as_lost() - before).max(0.0) as u64;
         assert!(books.admitted <= MAX, "{fault:?}: {books:?}");
-        // Tokens may go with an answer on its way.
+        // Tokens may be lost with an answer on its way.
         let lost_max = lost_max + counted + books.unanswered;
         assert!(books.lost <= lost_max, "{fault:?}: {books:?}, {counted} counted by {SIDECARS} sidecars");
     }

@@ -1,5 +1,5 @@
-//! Four sidecars that share one exact quota, with faults while callers use it up. The books of the callers say how much
-//! was admitted, and the store how much was debited: the difference is lost.
+//! Four sidecars that share one exact quota, with faults while callers use it up. The books of the
+//! callers have the admitted requests, and the store the debits: the difference is lost.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,47 +13,45 @@ use tempfile::TempDir;
 use crate::fleet::{TENANTS, metric, start_aggregator, start_controller};
 use crate::process::{Process, http_get, until};
 
-/// The tokens of a tenant: none is refilled within a test.
+/// No refill happens in a test.
 pub(crate) const MAX: u64 = 10_000;
-/// The tokens of a lease.
 pub(crate) const LEASE: u64 = 20;
 const EVERY_MS: u64 = 86_400_000;
 pub(crate) const SIDECARS: usize = 4;
 const CALLERS_EACH: usize = 2;
-/// The refusals in a row after which a caller takes the quota for used up, if the store has nothing left.
+/// Number of refusals in a row that a caller takes for a used-up quota, if the store has nothing
+/// left.
 const REFUSED_IN_A_ROW: u32 = 100;
-/// The time between two stalls of the store.
 const STALLS_EVERY: Duration = Duration::from_millis(500);
 
-/// What happens while the quota is used up.
+/// Events while the quota is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing: all sidecars have run before.
+    /// No fault: all sidecars have run before.
     None,
     /// All sidecars are as new.
     Fresh,
     /// Each sidecar in turn is ended by SIGTERM, and started again.
     Restarts,
-    /// The store is killed, and started again.
     StoreKilled,
-    /// The store stands still for so long, twice a second.
+    /// The store pauses for this long, twice a second.
     StoreStalls(Duration),
-    /// One sidecar is killed, and started again.
     SidecarKilled,
 }
 
-/// The books of one quota that is used up.
+/// Books of one quota that is used up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Books {
-    /// Requests that callers were told are admitted.
+    /// Admissions by the callers' answers.
     pub(crate) admitted: u64,
-    /// Requests without an answer: their tokens may be gone.
+    /// Requests without an answer: their tokens may be lost.
     pub(crate) unanswered: u64,
     /// Tokens that were debited, and neither used nor given back.
     pub(crate) lost: u64,
 }
 
-/// A controller, an aggregator, a quota server with durable debits, and sidecars that refuse without it.
+/// A controller, an aggregator, a quota server with durable debits, and sidecars that refuse
+/// without it.
 pub(crate) struct Sidecars {
     _controller: Process,
     aggregator: Process,
@@ -126,7 +124,7 @@ impl Sidecars {
         Books { admitted, unanswered, lost: MAX.saturating_sub(admitted) }
     }
 
-    /// The tokens that living sidecars have counted as lost so far.
+    /// Returns the tokens that living sidecars have counted as lost so far.
     pub(crate) fn counted_as_lost(&self) -> f64 {
         let page = |sidecar: &Process| http_get(sidecar.address("admin"), "/metrics").1;
         self.sidecars
@@ -171,7 +169,6 @@ impl Sidecars {
         }
     }
 
-    /// The tokens that the store has for a tenant.
     fn left(&self, tenant: &str) -> u64 {
         let url = format!("redis://{}", self.store.address("listen"));
         let mut ask = redis::cmd("QUOTA.TAKE");
@@ -188,7 +185,7 @@ fn store(directory: &TempDir, listen: &str) -> Process {
     Process::start(&[&place[..], &["--listen", listen, "--admin", "127.0.0.1:0"]].concat())
 }
 
-/// Asks a sidecar, which may restart, until the quota is used up.
+/// Sends requests to a sidecar, which may restart, until the quota is used up.
 fn call(
     address: SocketAddr,
     tenant: &str,

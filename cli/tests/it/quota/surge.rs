@@ -1,4 +1,4 @@
-//! The exact layer under a surge: the store is asked only for what the coin lets through.
+//! The exact layer under a surge: only requests that the coin admits reach the store.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use crate::process::{http_get, until};
 use crate::turns::turn;
 
 const LIMIT: u32 = 100;
-/// The load before the surge and during it, in requests/s.
+/// Load before the surge and during it, in requests/s.
 const CALM: f64 = 60.0;
 const SURGE: f64 = 10.0 * LIMIT as f64;
-/// The length of the surge.
 const SPAN: Duration = Duration::from_secs(20);
 
-/// A limit, and a quota that no tenant uses up. Each request that the coin lets through asks the store.
+/// A limit, and a quota that no tenant uses up. Each request that the coin admits reaches the
+/// store.
 fn policy() -> String {
     format!(
         "quotas:\n  calls: {{ max: 100000000, every: 1h, lease: 1, on_store_error: deny }}\n\
@@ -23,7 +23,7 @@ fn policy() -> String {
     )
 }
 
-/// The requests for which the store was asked, and the decisions, at one moment.
+/// Requests at the store, and decisions, at one moment.
 struct Asked {
     operations: f64,
     sample: Sample,
@@ -56,7 +56,7 @@ fn surge_of_ten_times_the_limit_reaches_the_store_at_no_more_than_the_limit() {
     let operations = (end.operations - begin.operations) / (end.sample.at - begin.sample.at).as_secs_f64();
     assert!(rates.offered > 0.5 * SURGE, "no surge: {rates:?}");
     assert!(operations < 1.1 * f64::from(LIMIT), "{operations} operations/s at the store: {rates:?}");
-    // Requests of a key that arrive while the store is asked for it share the next operation.
+    // Requests of a key that arrive during its operation at the store share the next operation.
     assert!(operations > 0.5 * rates.admitted, "{operations} operations/s at the store: {rates:?}");
     for figures in fleet.stop_load() {
         assert_eq!(figures["failed"], 0, "every request was answered: {figures}");

@@ -12,17 +12,18 @@ use crate::process::{Process, command};
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) name: String,
-    /// What its first argument refers to: `/path` or `socket:[1]`.
+    /// File of its first argument: `/path` or `socket:[1]`.
     pub(super) file: String,
-    /// All arguments, as far as they are recorded.
+    /// As far as they are recorded.
     pub(super) arguments: String,
-    /// The lines at which it began and returned: of two calls, one that returned before the other began has the smaller.
+    /// Lines of its start and return: if one call returned before the other began, its line is
+    /// smaller.
     pub(super) began: usize,
     pub(super) returned: usize,
     pub(super) result: i64,
 }
 
-/// Starts a quota server whose system calls are recorded, or changed, by `strace` with these flags.
+/// Starts a quota server with system calls that `strace` records, or changes, with these flags.
 pub(super) fn start_traced(flags: &[&str], arguments: &[String]) -> Process {
     let server = command("plimsoll", arguments);
     let mut strace = Command::new("strace");
@@ -49,7 +50,6 @@ pub(super) fn kill_traced(mut strace: Process) {
     strace.ended();
 }
 
-/// The id of a traced server.
 pub(super) fn traced(strace: &mut Process) -> Pid {
     strace.children().into_iter().next().unwrap()
 }
@@ -95,7 +95,7 @@ impl Call {
         ["write", "writev", "sendto", "sendmsg", "pwrite64"].contains(&self.name.as_str()) && self.result > 0
     }
 
-    /// The journal that it concerns.
+    /// Returns the journal that it concerns.
     pub(super) fn journal(&self) -> Option<PathBuf> {
         let path = Path::new(&self.file);
         path.extension().is_some_and(|end| end == "jnl").then(|| path.to_owned())

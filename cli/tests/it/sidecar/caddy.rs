@@ -52,7 +52,7 @@ fn caddy_bounds_requests_without_the_sidecar() {
     let caller = Caller::new(setting.address);
     let status = || caller.get("/orders", &[]).status;
     assert_eq!(status(), 200);
-    // A request whose body is not complete stays at the service.
+    // A request with an incomplete body stays at the service.
     let mut stream = TcpStream::connect(setting.address).unwrap();
     let head = format!("POST /slow HTTP/1.1\r\nhost: {}\r\ncontent-length: 6\r\n\r\na", setting.address);
     stream.write_all(head.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The answers that callers get through a real Envoy with the shipped files, to the last header.
+//! The answers through a real Envoy with the shipped files, to the last header.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::{Fleet, filled};
 use crate::process::{run, until};
 use crate::turns::{IDLE, turn};
 
-/// The credentials of the shipped file.
+/// Credentials of the shipped file.
 pub(super) const ACME: (&str, &str) = ("authorization", "Basic YWNtZTpzZWNyZXQ=");
 pub(super) const CORNER_SHOP: (&str, &str) = ("authorization", "Basic Y29ybmVyLXNob3A6c2VjcmV0");
 
@@ -37,10 +37,10 @@ buckets:
 
 const TENANTS: &str = "tenants: { default: { weight: 1.0 }, acme: { weight: 1.0 }, corner-shop: { weight: 1.0 }, intruder: { weight: 1.0 } }";
 
-/// A timeout longer than a busy machine takes, after which a request would pass undecided.
+/// Longer than a busy machine takes; after a timeout a request would pass undecided.
 const PATIENT: (&str, &str) = ("timeout: 0.02s", "timeout: 5s");
 
-/// A fleet whose limits have reached the sidecar, and Envoy.
+/// Starts a fleet with limits that have reached the sidecar, and Envoy.
 fn start(test: &str, replaced: &[(&str, &str)]) -> Option<(Fleet, Backend, Envoy)> {
     let rules = filled("envoy-rules.yaml", &[]);
     let fleet = Fleet::start(POLICY, TENANTS, Some(&rules), &[]);
@@ -55,7 +55,7 @@ fn start(test: &str, replaced: &[(&str, &str)]) -> Option<(Fleet, Backend, Envoy
     Some((fleet, backend, envoy))
 }
 
-/// The header fields that are the proxy's or differ from answer to answer, taken out.
+/// Removes the header fields of the proxy, and fields that differ from answer to answer.
 fn fixed(headers: &HeaderMap) -> BTreeMap<String, String> {
     let mut fields: BTreeMap<String, String> = headers
         .iter()
@@ -125,7 +125,7 @@ fn envoy_counts_requests_for_the_tenants_and_costs_that_the_files_name() {
     for _ in 0..3 {
         backend.get(envoy.ingress, "/export", &[CORNER_SHOP]);
     }
-    // A caller says who it is, but not by itself.
+    // The credentials name the caller, and the caller cannot change the tenant.
     backend.get(envoy.ingress, "/checkout", &[CORNER_SHOP, ("x-tenant", "intruder")]);
     let after = ["reports", "account", "checkout"].map(counted);
     assert_eq!([0, 1, 2].map(|at| after[at] - before[at]), [30.0, 3.0, 1.0]);
@@ -149,7 +149,7 @@ fn backend_sees_withheld_refusals_and_no_forged_ones() {
     };
     // Without a tenant the request still counts for the bucket.
     assert_eq!(seen("/search"), ["x-plimsoll-shadow: drop"]);
-    // The sidecar is not asked.
+    // The sidecar gets no request.
     let before = fleet.sidecar_metric("plimsoll_decisions_total", "");
     assert_eq!(seen("/healthz"), Vec::<String>::new());
     assert_eq!(fleet.sidecar_metric("plimsoll_decisions_total", ""), before);
@@ -167,7 +167,6 @@ fn request_that_no_rule_matches_passes_and_is_counted_as_such() {
     assert_eq!(fleet.sidecar_metric("plimsoll_sidecar_descriptors_passed_total", "cause=\"no_rule\""), 1.0);
 }
 
-/// Calls a method of the gRPC service behind Envoy.
 fn call(backend: &Backend, envoy: &Envoy) -> Result<MetadataMap, Status> {
     backend.runtime().block_on(async {
         let endpoint = Channel::from_shared(format!("http://{}", envoy.ingress)).unwrap();

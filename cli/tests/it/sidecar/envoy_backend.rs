@@ -1,4 +1,4 @@
-//! A service behind a proxy, and callers in front of it that count what they are answered.
+//! A service behind a proxy, and callers in front of it that count their answers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,16 +20,15 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::process::until;
 
-/// The longest time that a caller waits for its answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// A service that shows the head of each request that reaches it, and answers calls of gRPC with an empty message.
+/// A service that shows the head of each request that reaches it, and answers calls of gRPC with an
+/// empty message.
 pub(super) struct Backend {
     pub(super) address: SocketAddr,
     runtime: Runtime,
 }
 
-/// An answer, with its whole body.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
@@ -51,23 +50,21 @@ struct Counts {
     failed: AtomicU64,
 }
 
-/// The answers so far.
+/// Answers so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
     pub(super) at: Instant,
     /// Answers of the backend.
     pub(super) served: f64,
-    /// Those among them that the sidecar would have refused.
+    /// Served requests that the sidecar would have refused.
     pub(super) would: f64,
     /// Refusals of the sidecar.
     pub(super) refused: f64,
     /// Refusals of the proxy's own safety bucket.
     pub(super) cut: f64,
-    /// All other answers, and none.
+    /// All other answers, and missing answers.
     pub(super) failed: f64,
 }
-
-// === impl Backend ===
 
 impl Backend {
     pub(super) fn start() -> Self {
@@ -86,12 +83,10 @@ impl Backend {
         Self { address, runtime }
     }
 
-    /// The runtime, for callers.
     pub(super) fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Sends a GET to a proxy.
     pub(super) fn get(&self, proxy: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
         let request = request(proxy, path, headers);
         self.runtime.block_on(async {
@@ -132,7 +127,8 @@ fn request(proxy: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Request<E
     request.body(Empty::new()).unwrap()
 }
 
-/// Answers with the head of a request, one header field per line, and names what the sidecar would have done.
+/// Answers with the head of a request, one header field per line, and shows a withheld refusal of
+/// the sidecar.
 async fn show<B>(
     request: Request<B>,
 ) -> Result<Response<http_body_util::Either<Grpc, Full<Bytes>>>, Infallible> {
@@ -166,10 +162,7 @@ async fn show<B>(
 type Trailers = std::future::Ready<Option<Result<HeaderMap, Infallible>>>;
 type Grpc = http_body_util::combinators::WithTrailers<Full<Bytes>, Trailers>;
 
-// === impl Load ===
-
 impl Load {
-    /// The answers so far.
     pub(super) fn tally(&self) -> Tally {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
         let counts = &self.counts;
@@ -197,7 +190,6 @@ impl Drop for Load {
 }
 
 impl Tally {
-    /// The rates from here to a later tally.
     fn per_second_until(&self, later: &Self) -> Self {
         let seconds = (later.at - self.at).as_secs_f64();
         Self {

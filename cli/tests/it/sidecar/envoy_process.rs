@@ -11,18 +11,17 @@ use super::{Fleet, filled, tool};
 use crate::fleet::metric;
 use crate::process::{Process, until};
 
-/// A running Envoy.
 pub(super) struct Envoy {
     process: Process,
-    /// The port of callers.
+    /// Port of callers.
     pub(super) ingress: SocketAddr,
     admin: SocketAddr,
     _directory: TempDir,
 }
 
 impl Envoy {
-    /// Starts Envoy with the shipped file: the ports are those of the test, and `replaced` is what else differs. `None`
-    /// if there is no Envoy.
+    /// Starts Envoy with the shipped file, the ports of the test, and more changes in `replaced`.
+    /// `None` if there is no Envoy.
     pub(super) fn start(
         test: &str,
         fleet: &Fleet,
@@ -60,12 +59,11 @@ impl Envoy {
         Some(Self { process, ingress, admin, _directory: directory })
     }
 
-    /// One of Envoy's own counters.
     pub(super) fn counter(&self, backend: &Backend, name: &str) -> f64 {
         metric(&backend.get(self.admin, "/stats/prometheus", &[]).body, name, "")
     }
 
-    /// The lines that it has logged, from errors on.
+    /// Returns its log lines from errors on.
     pub(super) fn log(&self) -> Vec<String> {
         self.process.log()
     }

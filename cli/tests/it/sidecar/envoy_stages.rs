@@ -1,4 +1,5 @@
-//! Load through a real Envoy: each stage of a rollout, a kill, and a sidecar that is killed or hangs.
+//! Load through a real Envoy: each stage of a rollout, a kill, and a sidecar that is killed or
+//! hangs.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use crate::kill::{admin, kill};
 use crate::turns::turn;
 
 const LIMIT: f64 = 60.0;
-/// The load of each of two tenants.
+/// Requests/s of each of two tenants.
 const OFFERED: u32 = 100;
-/// The span of rates: long enough for some 200 admitted requests.
+/// Span of rates: long enough for some 200 admitted requests.
 const SPAN: Duration = Duration::from_secs(3);
-/// The span in which nothing else may happen.
+/// Span without another event.
 const QUIET: Duration = Duration::from_secs(1);
 
 fn policy(mode: &str) -> String {
@@ -28,7 +29,8 @@ fn policy(mode: &str) -> String {
     )
 }
 
-/// The name of a sidecar whose canary refuses requests of one tenant and not of the other.
+/// Returns the name of a sidecar with a canary that refuses requests of one tenant and not of the
+/// other.
 fn name() -> String {
     let cohort = Cohort { percent: Percent::new(50.0).unwrap(), salt: Cohort::salt_of("checkout") };
     let divides = |name: &String| {
@@ -38,7 +40,8 @@ fn name() -> String {
     (0..).map(|number| format!("edge-{number}")).find(divides).unwrap()
 }
 
-/// A fleet, Envoy before it, and a load of two tenants. `safety` is Envoy's own limit in requests/s.
+/// A fleet, Envoy before it, and a load of two tenants. `safety` is Envoy's own limit in
+/// requests/s.
 struct Scene {
     fleet: Fleet,
     envoy: Envoy,
@@ -125,7 +128,7 @@ fn envoy_keeps_to_its_safety_bucket_while_the_sidecar_is_down() {
     scene.until_held();
 
     let open = |scene: &Scene| {
-        // One after the other: the tenants share the safety bucket as their requests come.
+        // One after the other: the tenants share the safety bucket in the order of their requests.
         for load in [&scene.acme, &scene.corner_shop] {
             load.until_rates("only Envoy's own refusals", SPAN, |rates| {
                 rates.refused == 0.0 && rates.cut > 0.1 * f64::from(OFFERED)
@@ -140,7 +143,7 @@ fn envoy_keeps_to_its_safety_bucket_while_the_sidecar_is_down() {
     scene.fleet.restart_sidecar();
     scene.until_held();
 
-    // One that hangs costs each request the timeout, and lets it pass.
+    // A hanging sidecar costs each request the timeout, and lets it pass.
     scene.fleet.sidecar.signal("STOP");
     open(&scene);
     scene.fleet.sidecar.signal("CONT");

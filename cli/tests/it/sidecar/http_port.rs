@@ -1,4 +1,5 @@
-//! The HTTP port of a real sidecar: over TLS with tokens beyond loopback, and on the Unix socket, asked by curl.
+//! The HTTP port of a real sidecar, called by curl: over TLS with tokens beyond loopback, and on
+//! the Unix socket.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::turns::{IDLE, turn};
 
 const BUCKET: &str = "x-plimsoll-bucket: checkout";
 
-/// Asks by curl; returns the status and what it printed.
+/// Runs curl; returns the status and its output.
 fn curl(curl: &Path, args: &[&str]) -> (String, String) {
     let asked = Command::new(curl)
         .args(["-sS", "-m", "60", "-i", "-w", "\n%{http_code}"])
@@ -31,7 +32,7 @@ fn curl(curl: &Path, args: &[&str]) -> (String, String) {
     (status.to_owned(), format!("{answer}{errors}"))
 }
 
-/// A directory with certificates of a service and with tokens of these roles.
+/// Makes a directory with certificates of a service and with tokens of these roles.
 fn files(roles: &[&str]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let certs = directory.path().join("certs");
@@ -111,7 +112,7 @@ fn unix_socket_answers_without_tls_and_token() {
         ["-H", "content-type: application/json", "-d", r#"{"bucket":"other"}"#, "http://sidecar/v1/check"];
     let (status, answer) = ask(&json);
     assert!(status == "200" && answer.contains(r#"{"allowed":true"#), "{answer}");
-    // A token that is not accepted anywhere means nothing here.
+    // A token that is not accepted anywhere has no effect here.
     let token = ["-H", "x-plimsoll-token: abc", "-H", "x-plimsoll-bucket: other", "http://sidecar/nginx"];
     assert_eq!(ask(&token).0, "204");
 }

@@ -10,11 +10,11 @@ use crate::turns::{ALL, turn};
 
 #[test]
 fn alert_of_a_late_sidecar_fires_until_it_runs() {
-    // Beside other tests it may truly be late.
+    // Next to other tests it may really be late.
     let _turn = turn(ALL);
     let free = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
     let sidecar = Process::start(&[&["sidecar", "--zone", "zone-a"], &free[..]].concat());
-    // As the sample unit says, for every thread. Without the right to do so it may take longer.
+    // As the sample unit sets it, for every thread. Without the permission it may take longer.
     for thread in fs::read_dir(format!("/proc/{}/task", sidecar.id())).unwrap() {
         let id = thread.unwrap().file_name().to_string_lossy().parse().unwrap();
         let _ = setpriority_process(Pid::from_raw(id), -10);

@@ -1,5 +1,5 @@
-//! Services with the client, Envoy with a sidecar and nginx with a sidecar keep one limit together, and end their
-//! refusals together.
+//! Services with the client, Envoy with a sidecar and nginx with a sidecar keep one limit together,
+//! and end their refusals together.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::turns::turn;
 
 const LIMIT: u32 = 200;
 const OFFERED: u32 = 3 * LIMIT;
-/// The span of averages: 1,000 admitted requests, whose number varies by 3 %.
+/// Span of averages: 1,000 admitted requests. Their number varies by 3 %.
 const SPAN: Duration = Duration::from_secs(5);
-/// The span without a refusal after which all paths are taken to admit all.
+/// Span without a refusal that shows all paths admit all requests.
 const QUIET: Duration = Duration::from_secs(2);
 
 #[test]

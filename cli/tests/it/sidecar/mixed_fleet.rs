@@ -1,5 +1,5 @@
-//! A fleet of every kind of limiter under one limit: two services with the client, a sidecar behind Envoy and a sidecar
-//! behind nginx. `./measure` uses it too.
+//! A fleet of every kind of limiter under one limit: two services with the client, a sidecar behind
+//! Envoy and a sidecar behind nginx. `./measure` uses it too.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -13,12 +13,11 @@ use tempfile::TempDir;
 use crate::fleet::{BUCKET, LOAD, metric, policy, start_controller};
 use crate::process::{Process, http, http_get, until};
 
-/// The tenants, which ask for equally much, and their weights.
+/// Tenants with equal demands, and their weights.
 pub(crate) const WEIGHTS: [(&str, f64); 2] = [("acme", 3.0), ("corner-shop", 1.0)];
-/// The number of paths to the bucket.
+/// Number of paths to the bucket.
 const PATHS: usize = 4;
 
-/// The running processes.
 pub(crate) struct Mixed {
     pub(crate) controller: Process,
     _aggregator: Process,
@@ -26,17 +25,16 @@ pub(crate) struct Mixed {
     sidecars: [Process; 2],
     /// Envoy, nginx, and the service behind both, which limits nothing.
     _behind: [Process; 3],
-    /// The address of each proxy.
     proxies: [SocketAddr; 2],
     load: Option<Process>,
     _directory: TempDir,
 }
 
-/// The answers to all callers up to a moment of the load.
+/// Answers to all callers up to a moment of the load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered {
     pub(crate) at_s: f64,
-    /// Served requests in all, and by tenant in the order of [`WEIGHTS`].
+    /// Served requests in total, and by tenant in the order of [`WEIGHTS`].
     pub(crate) served: f64,
     pub(crate) of_tenants: [f64; 2],
     pub(crate) refused: f64,
@@ -125,13 +123,13 @@ impl Mixed {
         self.load = Some(Process::spawn(&[&LOAD[..], &flags].concat()));
     }
 
-    /// The answers so far, one line for each half second.
+    /// Returns the answers so far, one line for each half second.
     pub(crate) fn answered(&self) -> Vec<Answered> {
         let lines = self.load.iter().flat_map(Process::output_lines);
         lines.map(|line| Answered::read(&line)).collect()
     }
 
-    /// The refusals of each path so far: those of both services and of both sidecars.
+    /// Returns the refusals of each path so far, from both services and both sidecars.
     pub(crate) fn refusals(&self) -> [f64; PATHS] {
         let services = self.services.iter().map(|service| service.address("listen"));
         let sidecars = self.sidecars.iter().map(|sidecar| sidecar.address("admin"));
@@ -144,7 +142,6 @@ impl Mixed {
         of_paths
     }
 
-    /// The addresses of both services, of Envoy and of nginx.
     fn addresses(&self) -> [SocketAddr; PATHS] {
         let [first, second] = self.services.each_ref().map(|service| service.address("listen"));
         [first, second, self.proxies[0], self.proxies[1]]
@@ -163,7 +160,7 @@ impl Answered {
         }
     }
 
-    /// The served requests/s from these answers to later ones, in all and of each tenant.
+    /// Returns the served requests/s from these answers to later ones, in total and of each tenant.
     pub(crate) fn rates_until(&self, later: &Self) -> (f64, [f64; 2]) {
         let seconds = later.at_s - self.at_s;
         let of_tenants = [0, 1].map(|at| (later.of_tenants[at] - self.of_tenants[at]) / seconds);
@@ -171,7 +168,7 @@ impl Answered {
     }
 }
 
-/// The rates over the last `span` of these answers; `None` if they cover less.
+/// Returns the rates over the last `span` of these answers; `None` if they cover less.
 pub(crate) fn latest_rates(answered: &[Answered], span: Duration) -> Option<(f64, [f64; 2])> {
     let last = answered.last()?;
     let from = answered.iter().rev().find(|line| last.at_s - line.at_s >= span.as_secs_f64())?;
@@ -182,7 +179,8 @@ fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// Asks the sidecar for every request, with the tenant of its header, and fails open as Envoy does by itself.
+/// Calls the sidecar for every request, with the tenant of its header, and fails open as Envoy does
+/// by itself.
 fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr) -> String {
     let address = |of: SocketAddr| serde_json::json!({ "socket_address": { "address": of.ip().to_string(), "port_value": of.port() } });
     let cluster = |name: &str, to: SocketAddr, protocol: &str| {
@@ -231,7 +229,7 @@ fn envoy_configuration(listen: SocketAddr, rls: SocketAddr, backend: SocketAddr)
     serde_json::json!({ "static_resources": resources }).to_string()
 }
 
-/// Asks the sidecar for every request, and answers 429 where it says 403.
+/// Calls the sidecar for every request, and answers 429 for its 403.
 fn nginx_configuration(listen: SocketAddr, http: SocketAddr, backend: SocketAddr, folder: &Path) -> String {
     let folder = folder.display();
     format!(

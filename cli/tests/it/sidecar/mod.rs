@@ -1,4 +1,4 @@
-//! Sidecars as real processes, asked by real proxies and by callers that embed nothing.
+//! Sidecars as real processes, called by real proxies and by callers without an embedded limiter.
 
 mod caddy;
 mod envoy;
@@ -29,18 +29,18 @@ use crate::process::{Process, http, http_get, message, run, until};
 /// Free ports of loopback for all listeners of a sidecar.
 const FREE: [&str; 3] = ["127.0.0.1:0"; 3];
 
-/// A controller, an aggregator and a sidecar.
 pub(crate) struct Fleet {
     pub(crate) controller: Process,
     _aggregator: Process,
     pub(crate) sidecar: Process,
-    /// The flags of the sidecar other than those of its listeners.
+    /// Flags of the sidecar, without its listeners.
     flags: Vec<String>,
     directory: TempDir,
 }
 
 impl Fleet {
-    /// Starts all three with these files, and waits until the sidecar has an aggregator. The sidecar gets more flags.
+    /// Starts all three with these files, and waits until the sidecar has an aggregator. The
+    /// sidecar gets more flags.
     pub(crate) fn start(policy: &str, tenants: &str, rules: Option<&str>, flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
@@ -67,37 +67,36 @@ impl Fleet {
     pub(crate) fn restart_sidecar(&mut self) {
         let addresses = ["listen", "http", "admin"].map(|name| self.sidecar.address(name).to_string());
         for address in &addresses {
-            // A proxy that retries to connect to a port above 32768 may be given this port for its own end, and so meet itself.
+            // A proxy that retries to connect to a port above 32768 may be given this port for its
+            // own end, and so connect to itself.
             until("the port to be free", || TcpListener::bind(address).ok());
         }
         self.sidecar = start_sidecar(&self.flags, addresses.each_ref().map(String::as_str));
     }
 
-    /// A file of the fleet: `policy.yaml`, `rules.yaml`, `rls.sock`, `http.sock`.
+    /// Path of a file of the fleet: `policy.yaml`, `rules.yaml`, `rls.sock`, `http.sock`.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// Saves a file as an editor does: writes a file beside it and renames that.
+    /// Saves a file as an editor does: writes another file and renames it over the old one.
     pub(crate) fn save(&self, name: &str, text: &str) {
         let swap = self.path(&format!(".{name}.swp"));
         fs::write(&swap, text).unwrap();
         fs::rename(swap, self.path(name)).unwrap();
     }
 
-    /// The controller's status.
     pub(crate) fn status(&self) -> Value {
         serde_json::from_str(&http_get(self.controller.address("admin"), "/status").1).unwrap()
     }
 
-    /// Waits until a bucket is in this mode at the controller.
     pub(crate) fn until_mode(&self, bucket: &str, mode: &str) {
         until(&format!("{bucket} in {mode}"), || {
             (self.status()["buckets"][bucket]["mode"] == mode).then_some(())
         });
     }
 
-    /// Ends shadow or canary of a bucket, or goes back, by an operator's command.
+    /// Ends shadow or canary of a bucket, or moves it back, by an operator's command.
     pub(crate) fn promote(&self, bucket: &str, stage: &str) {
         let controller = admin(&self.controller);
         let why = ["--force", "--reason", "a test", "--controller", &controller];
@@ -106,7 +105,8 @@ impl Fleet {
         self.until_mode(bucket, stage);
     }
 
-    /// A metric of the sidecar, summed over the series whose labels contain `label`; 0 while it is down.
+    /// Returns a metric of the sidecar, summed over the series with `label` in their labels; 0
+    /// while it is down.
     pub(crate) fn sidecar_metric(&self, name: &str, label: &str) -> f64 {
         let page = http(self.sidecar.address("admin"), "GET", "/metrics", &[]);
         page.map_or(0.0, |(_, page)| metric(&page, name, label))
@@ -120,13 +120,13 @@ fn start_sidecar(flags: &[String], [rls, http, admin]: [&str; 3]) -> Process {
     sidecar
 }
 
-/// The path of a shipped file below `docs/integrations`.
+/// Path of a shipped file below `docs/integrations`.
 pub(crate) fn integration(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/integrations").join(name)
 }
 
-/// The text of a shipped file with other ports and paths. Every replaced text must occur, or the test would run
-/// another file than the shipped one.
+/// Returns a shipped file with other ports and paths. Every replaced text must occur, or the test
+/// would run another file than the shipped one.
 pub(crate) fn filled(name: &str, replaced: &[(&str, &str)]) -> String {
     let mut text = fs::read_to_string(integration(name)).unwrap();
     for (from, to) in replaced {
@@ -136,8 +136,8 @@ pub(crate) fn filled(name: &str, replaced: &[(&str, &str)]) -> String {
     text
 }
 
-/// The path of a program: of the search path, or of the folder where `./test` puts tools. `None`, and a note of the
-/// skipped test, if it is missing.
+/// Path of a program: in the search path, or in the folder where `./test` puts tools. `None`, and a
+/// note of the skipped test, if it is missing.
 pub(crate) fn tool(test: &str, program: &str) -> Option<PathBuf> {
     let running = std::env::current_exe().unwrap();
     let ours = running.ancestors().map(|folder| folder.join("tools"));

@@ -11,8 +11,8 @@ use super::{filled, tool};
 use crate::process::Process;
 use crate::turns::turn;
 
-/// What a distribution's own file has around the shipped one. As root, workers would run as another user, who may not
-/// open the sidecar's socket.
+/// The parts of a distribution's file around the shipped one. As root, workers would run as another
+/// user, who may not open the sidecar's socket.
 const AROUND: &str = "user root;\ndaemon off;\nworker_processes 2;\nerror_log stderr error;\npid nginx.pid;\n\
     events { worker_connections 512; }\n\
     http {\n  access_log off;\n  client_body_temp_path body;\n  proxy_temp_path proxy;\n  \
@@ -53,7 +53,7 @@ fn requests_and_refusals_pass_through_nginx() {
     let setting = Setting::start("buckets: {}\n");
     let _proxy = start(&setting, &nginx, &format!("unix:{}", setting.socket()), Patience::Long, &[]);
     let answer = passes_requests_and_refusals(&setting, true);
-    // nginx discards the checker's body, so the shipped file has one of its own.
+    // nginx discards the checker's body, so the shipped file has its own.
     let own = format!(
         r#"{{"type":"about:blank","title":"Too Many Requests","status":429,"reason":"{}"}}"#,
         answer.field("x-ratelimit-reason")

@@ -17,7 +17,7 @@ buckets:
   full: { limit: 0, mode: enforce }
 ";
 
-/// The folder of packages that `./test` installs.
+/// Folder of packages that `./test` installs.
 fn packages() -> PathBuf {
     let running = std::env::current_exe().unwrap();
     let mut all = running.ancestors().map(|folder| folder.join("tools/python"));

@@ -10,7 +10,6 @@ use crate::turns::turn;
 
 const RULES: &str = "http: { tenant: { header: x-tenant } }\n";
 
-/// Starts Traefik in front of the service.
 fn start(setting: &Setting, traefik: &Path, bound: &[(&str, &str)]) -> Process {
     let [sidecar, app] = [setting.sidecar(), setting.backend.address].map(|address| address.to_string());
     let replaced = [("127.0.0.1:7421", &*sidecar), ("127.0.0.1:8080", &app)];

@@ -1,5 +1,5 @@
-//! One limiter, the middleware of a service or a sidecar, under requests of which each is of another tenant. `./measure`
-//! uses it too.
+//! One limiter, the middleware of a service or a sidecar, under requests that each have another
+//! tenant. `./measure` uses it too.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,20 +11,18 @@ use tempfile::TempDir;
 use crate::fleet::{BUCKET, LOAD, policy, service, start_aggregator, start_controller};
 use crate::process::{Process, http, until};
 
-/// The limit in requests/s.
+/// Requests/s.
 pub(crate) const LIMIT: u32 = 100;
 const ZONE: &str = "zone-a";
 /// So many names that hardly any is drawn twice.
 const NAMES: &str = "1000000000";
 
-/// What limits the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limiter {
     Middleware,
     Sidecar,
 }
 
-/// The running processes.
 pub(crate) struct OneLimiter {
     _processes: [Process; 3],
     _directory: TempDir,
@@ -55,7 +53,8 @@ impl OneLimiter {
         Self { _processes: [controller, aggregator, limiter], _directory: directory, target }
     }
 
-    /// Offers `rps` requests/s for this long. Returns the requests served in each second, and those that failed.
+    /// Offers `rps` requests/s for this long. Returns the requests served in each second, and the
+    /// number of failed requests.
     pub(crate) fn offer(&self, rps: f64, duration: Duration) -> (Vec<f64>, f64) {
         let (rps, duration) = (rps.to_string(), format!("{}s", duration.as_secs()));
         let flags = ["--target", &self.target, "--rps", &rps, "--tenant", "user", "--names", NAMES];
@@ -73,7 +72,8 @@ impl OneLimiter {
     }
 }
 
-/// Starts a sidecar that maps every request of the HTTP port to the bucket, by the same header as a service.
+/// Starts a sidecar that maps every request of the HTTP port to the bucket, by the same header as a
+/// service.
 fn sidecar(directory: &TempDir, parent: SocketAddr) -> Process {
     let rules = directory.path().join("rules.yaml");
     let text = format!("http: {{ tenant: {{ header: x-tenant }}, rules: [ {{ bucket: {BUCKET} }} ] }}\n");
@@ -84,7 +84,7 @@ fn sidecar(directory: &TempDir, parent: SocketAddr) -> Process {
     Process::start(&[&flags[..], &ports].concat())
 }
 
-/// The means of all windows of ten seconds from one on: the lowest, and the highest.
+/// Returns the minimum and the maximum of the means of all windows of ten seconds from one on.
 pub(crate) fn means_10s(seconds: &[f64], from: usize) -> (f64, f64) {
     let means = seconds[from..].windows(10).map(|window| window.iter().sum::<f64>() / 10.0);
     means.fold((f64::INFINITY, 0.0), |(least, most), mean| (mean.min(least), mean.max(most)))

@@ -1,5 +1,5 @@
-//! The developer's first try: one service, everything fresh, and another tenant with each request. The bucket is full all
-//! the same.
+//! The developer's first try: one service, everything fresh, and another tenant with each request.
+//! The bucket is full anyway.
 
 pub(crate) mod fleet;
 
@@ -10,7 +10,7 @@ use fleet::{LIMIT, Limiter, OneLimiter, means_10s};
 
 /// Requests/s.
 const OFFERED: f64 = 185.0;
-/// The second from which on the limit holds if the tiers start with the traffic.
+/// The limit holds from this second on if the tiers start with the traffic.
 const SETTLED: usize = 8;
 
 fn random_names_get_the_limit(kind: Limiter) {

@@ -1,5 +1,5 @@
-//! Admin ports beyond loopback over TLS, with tokens of the three roles, by the real commands; and files of tokens,
-//! authorities and keys that break meanwhile.
+//! Admin ports beyond loopback over TLS, with tokens of the three roles, by the real commands; and
+//! files of tokens, authorities and keys that break meanwhile.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ use crate::turns::{IDLE, turn};
 
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
 
-/// A controller whose admin port is reached from other machines, and what an operator has.
+/// A controller with an admin port for other machines, and the operators' files.
 struct Remote {
     files: Files,
     controller: Process,
@@ -32,7 +32,7 @@ struct Remote {
 }
 
 impl Remote {
-    /// `None` on a machine that has loopback alone.
+    /// `None` on a machine that only has loopback.
     fn start() -> Option<Self> {
         let own = own_address()?;
         let (files, authority) = (Files::new(), Authority::new(DOMAIN));
@@ -55,7 +55,6 @@ impl Remote {
         Some(Self { files, controller, url, ca })
     }
 
-    /// Runs a command at the controller with the token of a role.
     fn command(&self, args: &[&str], role: &str) -> (Option<i32>, String) {
         self.command_at(
             &self.url,
@@ -73,7 +72,6 @@ impl Remote {
         self.get("/metrics", "")
     }
 
-    /// The answer to a GET over TLS.
     fn get(&self, path: &str, headers: &str) -> String {
         let address: SocketAddr = self.url.strip_prefix("https://").unwrap().parse().unwrap();
         let connector = TlsConnector::from(Arc::new(operator_client(&self.ca, Tier::Controller).unwrap()));
@@ -104,7 +102,7 @@ fn operators_use_an_admin_port_beyond_loopback_by_the_role_of_their_token() {
     };
     let kill = ["kill", "on", "--reason", "it refuses paying callers"];
     let release = ["apply", "--ack", "0123456789abcdef"];
-    // What each role may do, and the role that the refusal names.
+    // The rights of each role, and the role that the refusal names.
     for (role, args, needed) in [
         ("viewer", &["status"][..], None),
         ("viewer", &kill, Some("operator")),

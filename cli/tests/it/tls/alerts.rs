@@ -1,5 +1,5 @@
-//! The alerts of trust that are shipped: each fires on its fault at real processes, and is resolved when the fault is
-//! over.
+//! The shipped alerts of trust: each fires on its fault at real processes, and is resolved when the
+//! fault is over.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -62,7 +62,7 @@ fn alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them() {
     alerts.until_firing(&["PlimsollHandshakesFailing"]);
     drop(stranger);
 
-    // More than the burst of failed attempts, as a script does that has lost its token.
+    // More than the burst of failed attempts, like a script that has lost its token.
     for _ in 0..30 {
         let (code, _) =
             http(top.address("admin"), "GET", "/status", &[("authorization", "Bearer none")]).unwrap();

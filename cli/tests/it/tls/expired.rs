@@ -1,5 +1,5 @@
-//! A service whose certificate expires while it runs: it goes on deciding by the directives that it holds, says so,
-//! and returns by itself when the files are renewed.
+//! A service with a certificate that expires while it runs: it continues to decide by its
+//! directives, reports the fault, and reconnects by itself when the files are renewed.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::fleet::{BUCKET, metric};
 use crate::process::{Process, until};
 use crate::turns::{IDLE, turn};
 
-/// The life of the certificate, which doubles until it is long enough for the service to connect.
+/// Life of the certificate, which doubles until it is long enough for the service to connect.
 const LIFE: Duration = Duration::from_secs(6);
 const REQUESTS: usize = 40;
 
@@ -27,7 +27,7 @@ fn service_with_an_expired_certificate_decides_by_what_it_holds_until_the_certif
     let (files, authority) = (Files::new(), Authority::new(DOMAIN));
     let of_controller = files.issue("controller", &authority, controller());
     let of_aggregator = files.issue("aggregator", &authority, aggregator_of("zone-a"));
-    // Everything is refused, so that each decision shows whether the directives are in force.
+    // Everything is refused, so that each decision shows whether the directives are applied.
     let top = files.controller(0, &certs(&of_controller));
     let zone = aggregator("zone-a", "a", &url("https", &top), &certs(&of_aggregator));
     let role = || service_of("zone-a", SERVICE);

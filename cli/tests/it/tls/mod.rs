@@ -1,4 +1,4 @@
-//! Trust between real processes: certificates that rotate under load, and ones that expire.
+//! Trust between real processes: certificates that rotate under load, and certificates that expire.
 
 mod admin;
 mod alerts;

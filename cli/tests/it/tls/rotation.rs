@@ -1,5 +1,6 @@
-//! Certificates and authorities that are replaced under load, three times, as Kubernetes replaces the files of a
-//! Secret: no stream is lost, no request is delayed or refused, and the new certificates are in use.
+//! Certificates and authorities that are replaced under load, three times, as Kubernetes replaces
+//! the files of a Secret: no stream is lost, no request is delayed or refused, and the new
+//! certificates are in use.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,19 +21,17 @@ const OFFERED: u32 = 400;
 /// So high that nothing is refused.
 const LIMIT: u32 = 4_000;
 const ROTATIONS: u32 = 3;
-/// The life of the first certificates. Their streams are renewed within it.
+/// Life of the first certificates. Their streams are renewed within it.
 const FIRST_LIFE: Duration = Duration::from_secs(25);
 const LIFE: Duration = Duration::from_secs(3_600);
 const ZONES: [&str; 2] = ["zone-a", "zone-b"];
 const SERVICES_PER_ZONE: usize = 2;
 
-/// Runs `plimsoll certs`.
 fn command(args: &[&str]) {
     let ended = run(&[&["certs"], args].concat());
     assert!(ended.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// Makes an authority, and returns its folder and its certificate.
 fn authority(files: &Files, name: &str) -> (PathBuf, String) {
     let directory = files.path(name);
     command(&["init", "--dir", directory.to_str().unwrap()]);
@@ -40,12 +39,11 @@ fn authority(files: &Files, name: &str) -> (PathBuf, String) {
     (directory, certificate)
 }
 
-/// The certificates of one process.
 struct Secret {
-    /// The arguments of `plimsoll certs issue`.
+    /// Arguments of `plimsoll certs issue`.
     subject: Vec<&'static str>,
     directory: PathBuf,
-    /// The sets so far.
+    /// Number of sets so far.
     generation: u64,
 }
 
@@ -60,7 +58,6 @@ impl Secret {
         secret
     }
 
-    /// Replaces the certificate.
     fn renew(&mut self, authority: &Path, lifetime: Duration) {
         let (folder, lifetime) = (self.next(), format!("{}s", lifetime.as_secs()));
         let [ca, out] = [authority, &folder].map(|path| path.to_str().unwrap());
@@ -69,7 +66,6 @@ impl Secret {
         self.put(&folder);
     }
 
-    /// Replaces the authorities.
     fn trust(&mut self, authorities: &str) {
         let folder = self.next();
         fs::create_dir(&folder).unwrap();
@@ -80,7 +76,6 @@ impl Secret {
         self.put(&folder);
     }
 
-    /// The folder of the next set.
     fn next(&self) -> PathBuf {
         self.directory.join(format!("..{}", self.generation))
     }
@@ -164,7 +159,7 @@ fn rotation_of_certificates_and_authorities_loses_no_stream_and_delays_no_reques
             let both = of_next.clone() + &trusted;
             rotate(&|secret| secret.renew(&ca, LIFE));
             rotate(&|secret| secret.trust(&both));
-            // The command copies the authorities beside its key.
+            // The command copies the authorities next to its key.
             fs::write(next.join("ca.crt"), &both).unwrap();
             rotate(&|secret| secret.renew(&next, LIFE));
             rotate(&|secret| secret.trust(&of_next));

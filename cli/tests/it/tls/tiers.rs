@@ -18,11 +18,9 @@ use crate::process::{Process, http_get};
 
 pub(super) const DOMAIN: &str = "test.example";
 
-/// The name of the demo service.
 pub(super) const SERVICE: &str = "demo";
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
-/// A folder with the files of a fleet.
 pub(super) struct Files(TempDir);
 
 impl Files {
@@ -30,7 +28,6 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// The path of a file or folder.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
@@ -40,7 +37,7 @@ impl Files {
         self.issue_for(name, authority, role, Validity::default())
     }
 
-    /// Does the same with another validity.
+    /// Writes a certificate of another validity.
     pub(super) fn issue_for(
         &self,
         name: &str,
@@ -53,7 +50,6 @@ impl Files {
         directory
     }
 
-    /// Starts a controller whose policy limits one bucket.
     pub(super) fn controller(&self, limit: u32, security: &[&str]) -> Process {
         let path = |name: &str| self.path(name).display().to_string();
         let (of_policy, tenants, state) = (path("policy.yaml"), path("tenants.yaml"), path("state"));
@@ -64,7 +60,6 @@ impl Files {
     }
 }
 
-/// The flag with a folder of certificates.
 pub(super) fn certs(directory: &Path) -> [&str; 2] {
     ["--certs", directory.to_str().unwrap()]
 }
@@ -81,34 +76,29 @@ pub(super) fn service_of(zone: &str, service: &str) -> PeerRole {
     PeerRole::Service { zone: Zone::new(zone).unwrap(), service: Name::new(service).unwrap() }
 }
 
-/// The address of the port for children.
+/// Returns the address of the port for children.
 pub(super) fn url(scheme: &str, parent: &Process) -> String {
     format!("{scheme}://{}", parent.address("listen"))
 }
 
-/// Starts an aggregator.
 pub(super) fn aggregator(zone: &str, name: &str, parent: &str, security: &[&str]) -> Process {
     let flags = ["aggregator", "--zone", zone, "--name", name, "--controller", parent];
     Process::start(&[&flags[..], &FREE, security].concat())
 }
 
-/// Starts a demo service.
 pub(super) fn service(zone: &str, parent: &str, flags: &[&str]) -> Process {
     let common = ["service", "--zone", zone, "--aggregator", parent, "--listen", "127.0.0.1:0"];
     Process::start(&[&common[..], &["--buckets", BUCKET], flags].concat())
 }
 
-/// Sends a request to a service, and returns true if it was served.
 pub(super) fn is_served(service: &Process) -> bool {
     http_get(service.address("listen"), &format!("/{BUCKET}")).0 == 200
 }
 
-/// The metrics of a tier or of a service.
 pub(super) fn metrics(process: &Process, port: &str) -> String {
     http_get(process.address(port), "/metrics").1
 }
 
-/// The status of a tier.
 pub(super) fn status(tier: &Process) -> Value {
     serde_json::from_str(&http_get(tier.address("admin"), "/status").1).unwrap()
 }

@@ -1,5 +1,5 @@
-//! Peers that break off in a handshake, a frame, a head or a command, on as many connections as a process takes: its
-//! memory stays below the limit that the chart gives it.
+//! Peers that break off in a handshake, a frame, a head or a command, on as many connections as a
+//! process takes: its memory stays below the limit of the chart.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::turns::{IDLE, turn};
 
 const MIB: u64 = 1 << 20;
 
-/// Connects from an address of loopback of its own for every eight connections, and sends these bytes.
+/// Connects from another loopback address for every eight connections, and sends these bytes.
 async fn open(port: SocketAddr, number: usize, bytes: &[u8]) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     let source = [127, 1, (number / 2_048) as u8, (number / 8 % 256) as u8];
@@ -33,7 +33,7 @@ fn resident(process: &Process) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Records of a message of TLS that is nearly as long as one may be, without its end.
+/// Records of a TLS message of almost the maximum length, without its end.
 fn half_handshake() -> Vec<u8> {
     let message = [&[1, 0, 0xEA, 0x60, 3, 3][..], &[7; 59_000]].concat();
     let record = |part: &[u8]| [&[0x16, 3, 1], &(part.len() as u16).to_be_bytes()[..], part].concat();
@@ -79,7 +79,7 @@ fn unfinished_connections_fit_in_charts() {
         until("every place to be taken", || {
             let page = http_get(process.address("admin"), "/metrics").1;
             let pending = metric(&page, "plimsoll_connections_pending", &format!("port=\"{name}\""));
-            // Heads without room are closed. One that is answered comes after all of them.
+            // Heads without room are closed. An answered head follows all of them.
             let is_answered = name == "http" && http(port, "GET", "/check", &[]).is_ok();
             (pending >= count as f64 || is_answered).then_some(())
         });

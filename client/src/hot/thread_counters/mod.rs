@@ -5,6 +5,7 @@ mod block;
 #[cfg(feature = "middleware")]
 mod passes;
 mod quotas;
+pub(crate) mod slots;
 mod token_batch;
 
 pub(crate) use block::{CounterBlock, CounterRow, Counters, Outcome};
@@ -21,7 +22,6 @@ use plimsoll_core::report::Counts;
 use quotas::QuotaCounters;
 
 use crate::hot::sync::lock;
-use crate::hot::thread_slots;
 
 /// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
 /// thread's first decision allocates nothing. The fields that a decision reads come first, in one cache
@@ -51,7 +51,7 @@ impl ThreadCounters {
     /// Returns the block that the current thread writes to.
     #[inline]
     pub(crate) fn current_thread(&self) -> CounterBlock<'_> {
-        match thread_slots::current(self.slots) {
+        match slots::current(self.slots) {
             Some(slot) => self.of_slots.block(slot),
             None => self.overflow.shared_block(),
         }
@@ -66,7 +66,7 @@ impl ThreadCounters {
 
     /// Returns the number of slots that were ever taken.
     pub(crate) fn slots_used(&self) -> usize {
-        thread_slots::high_watermark().min(self.slots)
+        slots::high_watermark().min(self.slots)
     }
 
     /// Counts `n` requests that an exact quota refused, or would have.

@@ -2,7 +2,7 @@
 //! threads that serve requests never write to one line.
 
 use crate::hot::sync::{self, AtomicU64, Ordering};
-use crate::hot::thread_slots;
+use crate::hot::thread_counters::slots;
 
 /// The reason why a request passed without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Passes {
     #[inline]
     pub(crate) fn count(&self, pass: Pass) {
         let shared = self.lines.len() - 1;
-        let slot = thread_slots::current(shared);
+        let slot = slots::current(shared);
         if let Some(Line(counters)) = self.lines.get(slot.unwrap_or(shared)) {
             sync::add(&counters[pass as usize], 1, slot.is_none());
         }

@@ -9,7 +9,8 @@ use plimsoll_core::quantity::{Limit, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::limiter::{Decided, ObservedResponse};
+use crate::limiter::Decided;
+use crate::responses::ObservedResponse;
 
 fn key<'a>(bucket: &'a str, tenant: &'a str, cost: u32) -> Request<'a> {
     Request::new(bucket, tenant).cost(cost)

@@ -1,8 +1,8 @@
-//! Targets for one hostile child among honest ones: whatever it reports, honest children are served, every parent accepts
-//! the roll-ups of the aggregators below it, and no mode changes.
+//! Targets for one hostile child among honest ones: regardless of its reports, honest children are
+//! served, every parent accepts the roll-ups of the aggregators below it, and no mode changes.
 //!
-//! The input is a script. The hostile child is an honest one that adds fields of any value to its reports, restarts its
-//! stream, and sees aggregators restart.
+//! The input is a script. The hostile child behaves honestly, except that it adds fields of any
+//! value to its reports, restarts its stream, and sees aggregators restart.
 
 mod tree;
 
@@ -13,10 +13,11 @@ use tree::{Place, Tree};
 
 use super::tiers;
 
-/// The most steps of a script: an input's time stays far below its bar.
+/// Maximum steps of a script: an input's time stays far below its bar.
 const STEPS_MAX: usize = 40;
 
-/// A client among others of its zone. It keeps its identity: without certificates it could be anybody's.
+/// A client among others of its zone. It keeps its identity: without certificates it could be any
+/// client's.
 pub(super) fn client(data: &[u8]) {
     let (limiter, mut subscription) = tiers::client(100, "zone-a");
     let key = limiter.bucket("checkout").unwrap().key("acme");
@@ -25,13 +26,13 @@ pub(super) fn client(data: &[u8]) {
     });
 }
 
-/// An aggregator beside others. It may end enforcement by an order of its own, as every aggregator may, so it gives none.
+/// An aggregator next to others. Every aggregator may end enforcement by its own order, so it gives
+/// none.
 pub(super) fn aggregator(data: &[u8]) {
     let mut zone = tiers::zone(100, "zone-c");
     attack(data, &[Place::Controller, Place::Upper], &mut zone, &["identity", "kill_orders"], || ());
 }
 
-/// The values of a script, until its end.
 struct Script<'a>(&'a [u8]);
 
 impl Draw for Script<'_> {

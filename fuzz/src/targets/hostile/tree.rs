@@ -1,4 +1,5 @@
-//! A controller, aggregators beside and above each other, and honest clients: what the hostile child must not break.
+//! A controller, aggregators next to and above each other, and honest clients, which the hostile
+//! child must not break.
 
 use plimsoll_aggregator::zone::Zone;
 use plimsoll_client::internals::{KeyHandle, Subscription};
@@ -10,29 +11,27 @@ use prost::Message as _;
 
 use crate::targets::tiers::{self, Link, START, later, plain_brain, save};
 
-/// A process of the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Controller,
     ZoneA,
-    /// An aggregator above another one.
     Upper,
     Lower,
 }
 
-/// The controller; below it zone A with a client, and an upper aggregator with a lower one that has a client.
+/// The controller; below it zone A with a client, and an upper aggregator with a lower one. The
+/// lower aggregator has a client.
 pub(super) struct Tree {
     now: MonoTime,
     brain: Brain,
     /// Zone A, the upper and the lower aggregator.
     zones: [Zone; 3],
-    /// The streams of the zones to their parents.
     up: [Link; 3],
     clients: [Honest; 2],
     streams: u64,
-    /// The number of restarts, of which each has an instance of its own.
+    /// Each restart has a new instance.
     restarts: u128,
-    /// The steps until honest clients must enforce.
+    /// Steps until honest clients must enforce.
     grace: usize,
 }
 
@@ -40,11 +39,9 @@ struct Honest {
     subscription: Subscription,
     key: KeyHandle,
     link: Link,
-    /// The zone it reports to.
     zone: usize,
 }
 
-/// The hostile child's end of a stream.
 pub(super) struct Stream {
     id: StreamId,
     encoder: ReportEncoder,
@@ -52,7 +49,7 @@ pub(super) struct Stream {
     directives: DirectivesDecoder,
 }
 
-/// The steps in which honest clients must be served again after a restart or the end of the attack.
+/// Maximum steps until honest clients are served again after a restart or the end of the attack.
 const SETTLE: usize = 60;
 const ZONE_NAMES: [&str; 3] = ["zone-a", "zone-b", "zone-b"];
 
@@ -70,7 +67,8 @@ impl Tree {
         Self { now, brain: plain_brain(now), zones, up, clients, streams, restarts: 0, grace: usize::MAX }
     }
 
-    /// Lets honest processes work until every client enforces, for [`SETTLE`] steps at most, and a second more.
+    /// Lets honest processes work until every client enforces, for at most [`SETTLE`] steps, and a
+    /// second more.
     pub(super) fn settle(&mut self) {
         self.grace = SETTLE;
         while !self.clients.iter().all(|client| client.key.peek().enforced) {
@@ -80,7 +78,6 @@ impl Tree {
         (0..10).for_each(|_| self.step());
     }
 
-    /// Advances every honest process by 100 ms.
     pub(super) fn step(&mut self) {
         self.now = later(self.now, 100);
         let now = self.now;
@@ -109,7 +106,8 @@ impl Tree {
         }
     }
 
-    /// Restarts an aggregator, which forgets everything. Its children and its parent see new streams.
+    /// Restarts an aggregator, which forgets everything. Its children and its parent see new
+    /// streams.
     pub(super) fn restart(&mut self, place: Place) {
         let at = match place {
             Place::Controller => return,
@@ -136,7 +134,7 @@ impl Tree {
                 client.link = Link::open(stream, &mut client.subscription, self.now);
             }
         }
-        // Modes may be unknown until the aggregator is led again.
+        // Modes may be unknown until the aggregator has a controller again.
         self.grace = SETTLE;
     }
 
@@ -145,7 +143,6 @@ impl Tree {
         self.streams
     }
 
-    /// Opens a stream of the hostile child.
     pub(super) fn open(&mut self, hostile: &mut impl Child) -> Stream {
         hostile.on_open(self.now);
         Stream {
@@ -156,8 +153,8 @@ impl Tree {
         }
     }
 
-    /// Sends a report of the hostile child with forged fields after its own, and with this number in place of each of
-    /// its counts; returns false if its stream has ended.
+    /// Sends a report of the hostile child with forged fields after its own, and with this number
+    /// in place of each of its counts; returns false if its stream has ended.
     pub(super) fn report(
         &mut self,
         place: Place,

@@ -1,4 +1,5 @@
-//! The thread that saves what changed: one commit after the other, each with the latest state of every changed bucket.
+//! The thread that saves changes: one commit after the other, each with the latest state of every
+//! changed bucket.
 
 mod progress;
 mod settling;
@@ -14,38 +15,34 @@ use super::shared::Shared;
 use crate::args::Durability;
 use crate::store::{Committed, Rows, StoreError, caught};
 
-/// The time between two attempts to open a store that failed.
 pub(super) const REOPEN_DELAY: Duration = Duration::from_secs(1);
 
-/// The buckets that are gathered without a pause, and the length of a pause: operations on the same core go on meanwhile.
+/// Number of buckets gathered without a pause, and length of a pause. Operations on the same core
+/// run meanwhile.
 const ROWS_AT_ONCE: usize = 512;
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The longest synchronisation of which half is spent between two commits.
+/// Maximum synchronisation time that counts for the pause between commits, which is half of it.
 const SYNC_MAX: Duration = Duration::from_millis(1);
 
-/// The debits of a commit from which the processor is short rather than the disk, so that fewer commits save more. With fewer
-/// debits half of the callers are answered while the others wait for the disk.
+/// Debits of a commit above which the processor is the bottleneck rather than the disk, so fewer
+/// commits save more. With fewer debits half of the callers are answered while the others wait for
+/// the disk.
 const LARGE_COMMIT: usize = 64;
 
-/// The state of the committer.
 #[derive(Debug, Default)]
 pub(super) struct Committer {
     rows: Rows,
-    /// The slots in the commit under way, and where those of each shard end.
     gathered: Vec<u32>,
     ends: Vec<usize>,
-    /// The time that commits took, the longest of late.
     took: Duration,
-    /// The end of the last commit, and the time until the next one under `always`.
+    /// End of the last commit, and the time until the next one under `always`.
     ended: Option<Instant>,
     rest: Duration,
-    /// The time of the last attempt to open the store again.
     reopened: Option<Instant>,
 }
 
 impl Committer {
-    /// Runs until the engine is stopped.
     pub(super) fn run(mut self, shared: &Shared) {
         while !shared.is_stopped.load(Ordering::Acquire) {
             let due = self.due(shared);
@@ -57,7 +54,7 @@ impl Committer {
         }
     }
 
-    /// Returns the time until the next commit; `None` if nothing is to be saved.
+    /// Returns the time until the next commit; `None` if there is nothing to save.
     fn due(&self, shared: &Shared) -> Option<Duration> {
         if shared.is_wanted.swap(false, Ordering::AcqRel) {
             return Some(Duration::ZERO);
@@ -68,7 +65,8 @@ impl Committer {
                 shared.progress.unsaved().map(|_| self.rest.saturating_sub(since))
             }
             Durability::Interval(interval) => {
-                // Late enough to save many debits of a bucket at once, and early enough to end in time.
+                // Late enough to save many debits of a bucket together, and early enough to end in
+                // time.
                 let reserve = (self.took * 3 / 2).clamp(interval / 10, interval / 2);
                 shared.progress.unsaved().map(|age| (interval - reserve).saturating_sub(age))
             }
@@ -82,12 +80,13 @@ impl Committer {
         match caught(|| self.save(shared, number, began)) {
             Ok(Some(committed)) => {
                 let took = began.elapsed();
-                // Callers that this commit answers come back, and share the next one.
+                // Callers that this commit answers return with new requests, and share the next
+                // one.
                 let is_large = self.rows.len() >= LARGE_COMMIT;
                 self.rest = if is_large { committed.sync.min(SYNC_MAX) / 2 } else { Duration::ZERO };
                 self.ended = Some(Instant::now());
                 self.took = took.max(self.took * 9 / 10);
-                // Callers that are answered see the commit counted.
+                // Answered callers see the commit counted.
                 shared.counters.committed(self.rows.len(), took, committed.sync);
                 shared.settling.note_logged(committed.bytes);
                 shared.progress.end(number);
@@ -97,7 +96,7 @@ impl Committer {
         }
     }
 
-    /// Saves what changed. Returns `None` if nothing is to be saved.
+    /// Saves the changes. Returns `None` if there is nothing to save.
     fn save(
         &mut self,
         shared: &Shared,
@@ -130,7 +129,6 @@ impl Committer {
         shared.store.commit(number, &self.rows, &mut pause).map(Some)
     }
 
-    /// Opens the store again, and has the changes saved by a later commit.
     fn fail(&mut self, shared: &Shared, number: u64, error: &StoreError) {
         shared.progress.fail();
         shared.counters.failed();
@@ -143,7 +141,8 @@ impl Committer {
             from = end;
         }
         loop {
-            // One that opens and fails again is not tried more often than one that does not open.
+            // A store that opens and fails again is not tried more often than a store that does not
+            // open.
             if let Some(reopened) = self.reopened {
                 shared.park_until(reopened + REOPEN_DELAY);
             }
@@ -155,7 +154,7 @@ impl Committer {
             match shared.store.reopen() {
                 Ok(()) => {
                     tracing::info!("the store is open again");
-                    // What the log had of these buckets is in their rows now.
+                    // The rows of these buckets now hold the changes from the log.
                     for nth in 0..shared.shards.len() {
                         shared.lock(nth).unsettle_changed();
                     }

@@ -1,4 +1,5 @@
-//! Which commits are on disk, how old the oldest unsaved debit is, and who waits for a commit.
+//! Tracks which commits are on disk, how old the oldest unsaved debit is, and which runs wait for a
+//! commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -7,30 +8,26 @@ use tokio::sync::Notify;
 
 use crate::operation::Unavailable;
 
-/// The runs that wait for the store, at most.
 const WAITING_MAX: usize = 16_384;
 
-/// No debit.
 const NONE: u64 = u64::MAX;
 
-/// The state of commits.
 #[derive(Debug)]
 pub(in crate::engine) struct Progress {
     began: Instant,
-    /// The number of the last commit on disk.
     durable: AtomicU64,
-    /// The number of the next commit to begin.
     next: AtomicU64,
-    /// The tasks that wait for a commit with an even and with an odd number: at most two commits are waited for.
+    /// Tasks that wait for a commit with an even and with an odd number. At most two commits have
+    /// waiting tasks.
     waits: [Notify; 2],
     waiting: AtomicUsize,
-    /// The times of the oldest debit of the commit under way and of the next one, in microseconds since `began`.
+    /// Times of the oldest debit of the current commit and of the next one, in microseconds since
+    /// `began`.
     oldest_saving: AtomicU64,
     oldest: AtomicU64,
     is_failed: AtomicBool,
 }
 
-/// A run that waits.
 #[derive(Debug)]
 pub(in crate::engine) struct Waiting<'a>(&'a Progress);
 
@@ -58,12 +55,11 @@ impl Progress {
         u64::try_from(self.began.elapsed().as_micros()).unwrap_or(NONE - 1)
     }
 
-    /// Returns the number of the last commit on disk.
     pub(in crate::engine) fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Returns the number of the next commit to begin: all changes so far are saved once it is on disk.
+    /// Returns the number of the next commit: all changes so far are saved once it is on disk.
     pub(in crate::engine) fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }
@@ -82,41 +78,38 @@ impl Progress {
             && self.oldest.compare_exchange(NONE, self.now(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Returns the age of the oldest debit that is not saved.
     pub(in crate::engine) fn unsaved(&self) -> Option<Duration> {
         let oldest = self.oldest.load(Ordering::Acquire).min(self.oldest_saving.load(Ordering::Acquire));
         (oldest != NONE).then(|| Duration::from_micros(self.now().saturating_sub(oldest)))
     }
 
-    /// Begins a commit, and returns its number. To be called before the changes are gathered: debits in between count as those
-    /// of the next commit, so that the age is never too low.
+    /// Begins a commit, and returns its number. Must be called before the changes are gathered:
+    /// debits in between count for the next commit, so that the age is never too low.
     pub(in crate::engine) fn begin(&self) -> u64 {
-        // At no moment is a debit in neither of the two.
+        // At every moment each debit is in at least one of the two.
         self.oldest_saving.fetch_min(self.oldest.load(Ordering::Acquire), Ordering::AcqRel);
         let oldest = self.oldest.swap(NONE, Ordering::AcqRel);
         self.oldest_saving.fetch_min(oldest, Ordering::AcqRel);
         self.next.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Ends a commit that is on disk.
     pub(in crate::engine) fn end(&self, number: u64) {
         self.oldest_saving.store(NONE, Ordering::Release);
-        // Before callers are answered: a failure after their answers is not of this commit, and must stay noted.
+        // Before callers are answered: a failure after their answers belongs to a later commit, and
+        // must stay noted.
         let was_failed = self.is_failed.swap(false, Ordering::AcqRel);
         self.durable.store(number, Ordering::Release);
         self.waits[usize::from(!number.is_multiple_of(2))].notify_waiters();
-        // The changes of an earlier commit that failed are in this one.
+        // This commit contains the changes of an earlier commit that failed.
         if was_failed {
             self.waits[usize::from(number.is_multiple_of(2))].notify_waiters();
         }
     }
 
-    /// Notes that a commit failed.
     pub(in crate::engine) fn fail(&self) {
         self.is_failed.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a run that waits.
     pub(in crate::engine) fn enter(&self) -> Result<Waiting<'_>, Unavailable> {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -128,7 +121,7 @@ impl Progress {
     /// Waits until a commit is on disk.
     ///
     /// # Errors
-    /// When it is not by `deadline`, or too many wait.
+    /// When it is not by `deadline`, or too many runs wait.
     pub(in crate::engine) async fn wait(
         &self,
         number: u64,

@@ -1,5 +1,5 @@
-//! The thread that settles buckets: from time to time it writes those that changed, once for many commits, to where they are
-//! found after an eviction, so that the log of the commits stays short.
+//! The thread that settles buckets. It writes changed buckets, once for many commits, to the rows
+//! that are read after an eviction, so that the log of the commits stays short.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,24 +12,19 @@ use crate::engine::shared::Shared;
 use crate::operation::Unavailable;
 use crate::store::{Rows, StoreError, caught};
 
-/// The buckets that are written at once.
 const GROUP_ROWS: usize = 128;
-/// A pause after a group while nobody waits, for the operations on the same core.
+/// Pause after a group while nothing waits, for the operations on the same core.
 const PAUSE: Duration = Duration::from_micros(50);
-/// The time until the next attempt after an error.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The progress of settling.
 #[derive(Debug)]
 pub(in crate::engine) struct Settling {
-    /// The number of the commit up to which all changes are settled, and of that up to which they are wanted so.
+    /// Last commit with all changes settled; `wanted` is the last commit to settle.
     settled: AtomicU64,
     wanted: AtomicU64,
-    /// True if a bucket found no room in memory.
     is_room_wanted: AtomicBool,
-    /// The groups that were written.
     groups: AtomicU64,
-    /// The bytes of the log since buckets were settled, and those from which they are again.
+    /// Bytes of the log since the last settling, and bytes that start the next one.
     logged: AtomicU64,
     logged_max: u64,
     ended: Notify,
@@ -38,7 +33,6 @@ pub(in crate::engine) struct Settling {
     thread: OnceLock<Thread>,
 }
 
-/// Buckets that are written at once: their slots in each shard.
 #[derive(Debug, Default)]
 struct Group {
     slots: Vec<(usize, Vec<u32>)>,
@@ -64,24 +58,21 @@ impl Settling {
         let _ = self.thread.set(thread);
     }
 
-    /// Returns the number of groups that were written so far.
     pub(in crate::engine) fn groups(&self) -> u64 {
         self.groups.load(Ordering::Acquire)
     }
 
-    /// Waits until no group is being written, and has the next one wait for the end of the guard.
+    /// Waits until no group is being written. The next group waits for the end of the guard.
     pub(in crate::engine) fn between_groups(&self) -> MutexGuard<'_, ()> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the bytes that a commit added to the log.
     pub(in crate::engine) fn note_logged(&self, bytes: u64) {
         if self.logged.fetch_add(bytes, Ordering::Relaxed) + bytes >= self.logged_max {
             self.unpark();
         }
     }
 
-    /// Has buckets settled, so that they can be evicted.
     pub(in crate::engine) fn want_room(&self) {
         self.is_room_wanted.store(true, Ordering::Release);
         self.unpark();
@@ -128,14 +119,13 @@ impl Settling {
     }
 
     fn pause(&self) {
-        // Beyond, the log grows faster than it is emptied.
+        // Above this size the log grows faster than it is emptied.
         if !self.is_waited_for() && self.logged.load(Ordering::Relaxed) < 3 * self.logged_max {
             thread::sleep(PAUSE);
         }
     }
 }
 
-/// Settles buckets until the engine is stopped.
 pub(in crate::engine) fn settle_all(shared: &Shared) {
     let mut before = shared.progress.durable();
     while !shared.is_stopped.load(Ordering::Acquire) {
@@ -144,9 +134,9 @@ pub(in crate::engine) fn settle_all(shared: &Shared) {
         } else if let Err(error) = settle(shared, &mut before) {
             shared.counters.failed();
             tracing::error!(%error, "balances cannot be moved from the log; it grows until they can be");
-            // Room may still be wanted: this attempt took note of it.
+            // Room may still be needed: this attempt cleared the flag.
             shared.settling.is_room_wanted.store(true, Ordering::Release);
-            // A store that fails is opened again by the thread that commits.
+            // The committing thread opens a failed store again.
             shared.progress.fail();
             shared.want_commit();
             shared.park_until(Instant::now() + RETRY_DELAY);
@@ -154,12 +144,12 @@ pub(in crate::engine) fn settle_all(shared: &Shared) {
     }
 }
 
-/// Settles the buckets whose last change in the log is of commit `before` or an earlier one, or all while they are waited for,
-/// and has the log forget these commits. A bucket that changes all the time is only in the log, where the next change replaces
-/// the last. Sets `before` to the last commit.
+/// Settles buckets with a last change in the log of commit `before` or earlier, or all while
+/// something waits, and removes these commits from the log. A bucket that changes all the time is
+/// only in the log, where the next change replaces the last. Sets `before` to the last commit.
 fn settle(shared: &Shared, before: &mut u64) -> Result<(), StoreError> {
     let settling = &shared.settling;
-    // What changes from here on may be settled, too, but is not known to be.
+    // Later changes may be settled, too, but are not known to be.
     let (number, logged) = (shared.progress.durable(), settling.logged.load(Ordering::Relaxed));
     let is_room_wanted = settling.is_room_wanted.swap(false, Ordering::AcqRel);
     let up_to = if is_room_wanted || settling.is_waited_for() { number } else { *before };
@@ -197,9 +187,8 @@ impl Group {
         self.slots.iter().map(|(_, slots)| slots.len()).sum()
     }
 
-    /// Writes the rows, and begins the next group.
     fn write(&mut self, shared: &Shared) -> Result<(), StoreError> {
-        // A store that is opened again in between may have later states than these rows.
+        // A store that was opened again in between may have later states than these rows.
         let _group = shared.settling.between_groups();
         self.rows.clear();
         for (shard, slots) in &self.slots {

@@ -2,29 +2,27 @@
 
 use crate::store::{Kind, Row, State};
 
-/// One bucket in memory. `state` is absent for a full bucket that is not in the store.
 #[derive(Debug)]
 pub(in crate::engine) struct Entry {
-    /// The key in the store; empty for a free slot.
+    /// Key in the store; empty for a free slot.
     pub(in crate::engine) key: Box<[u8]>,
     pub(super) hash: u64,
     pub(in crate::engine) state: Option<State>,
-    /// The server's clock less the caller's time at the last change, in milliseconds.
+    /// Server's clock minus the caller's time at the last change, in milliseconds.
     skew_ms: i64,
-    /// The number of the commit that saves the last change.
     pub(super) commit: u64,
-    /// The number of the last commit that was made of it.
+    /// Number of the last commit that contains it.
     pub(super) logged: u64,
-    /// The operations, and those that were refused, in counts that halve each minute.
+    /// Operations and refusals, as counts that halve each minute.
     asked: u32,
     refused: u32,
     minute: u16,
-    /// True if it was used since the search for one to evict last passed it.
+    /// True if it was used since the eviction hand last passed it.
     pub(super) is_used: bool,
     pub(super) settled: Settled,
 }
 
-/// The state of the bucket's row, where its last change is found once it is evicted.
+/// State of the bucket's row, which holds the last change after an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Settled {
     Yes,
@@ -53,7 +51,6 @@ impl Entry {
         self.key.is_empty()
     }
 
-    /// Counts an operation.
     pub(in crate::engine) fn count(&mut self, minute: u16, is_refused: bool) {
         self.is_used = true;
         if self.minute != minute {
@@ -64,25 +61,23 @@ impl Entry {
         self.refused = self.refused.saturating_add(u32::from(is_refused));
     }
 
-    /// Returns the operations and those that were refused, as they count in this minute.
     pub(in crate::engine) fn counts(&self, minute: u16) -> (u32, u32) {
         let minutes = u32::from(minute.wrapping_sub(self.minute));
         let faded = |count: u32| count.checked_shr(minutes).unwrap_or(0);
         (faded(self.asked), faded(self.refused))
     }
 
-    /// Sets the state after a change at `at_ms` of the caller's time.
     pub(in crate::engine) fn set(&mut self, state: Option<State>, at_ms: u64, now_ms: u64) {
         self.state = state;
         self.skew_ms = now_ms.wrapping_sub(at_ms).cast_signed();
     }
 
-    /// Returns the row of the bucket; `None` if it needs none.
     pub(super) fn row(&self) -> Option<Row> {
         self.state.map(|state| Row { state, full_at_ms: self.full_at_ms() })
     }
 
-    /// Returns the time by the server's clock from which the bucket is full, if the caller's time goes on as fast.
+    /// Returns the time by the server's clock when the bucket is full, if the caller's clock runs
+    /// at the same speed.
     fn full_at_ms(&self) -> u64 {
         match (self.state, Kind::parse(&self.key)) {
             (Some(State::Tokens(balance)), Some((_, Kind::Tokens(rate)))) => {

@@ -1,4 +1,4 @@
-//! The buckets of one shard in memory: a table over slots, a list of those to save, and the eviction of the others.
+//! The buckets of one shard in memory: a table over slots, a list of changed slots, and eviction.
 
 mod entry;
 #[cfg(test)]
@@ -12,42 +12,33 @@ use hashbrown::HashTable;
 use super::shared::Place;
 use crate::store::{Rows, State};
 
-/// The bytes of a bucket in memory beside its key: its slot and the room for growth of the slots, its place in the table,
-/// and the overhead of the allocation of the key.
+/// Bytes of a bucket in memory without its key: its slot and the spare capacity of the slots, its
+/// place in the table, and the allocation overhead of the key.
 const SLOT_BYTES: usize = size_of::<Entry>() * 5 / 4 + 12 + 16;
 
-/// The buckets of one shard.
 #[derive(Debug)]
 pub(super) struct Shard {
     table: HashTable<u32>,
     slots: Vec<Entry>,
     free: Vec<u32>,
-    /// The slots that changed since the last commit began.
     changed: Vec<u32>,
-    /// The slots that are to be settled.
     unsettled: Vec<u32>,
-    /// The number of the commit that saves what changes now.
     commit: u64,
     bytes: usize,
     bytes_max: usize,
-    /// The slot where the search for one to evict goes on.
+    /// Slot where the next eviction search starts.
     hand: usize,
-    /// The part that was saved when no slot could be evicted.
     full_at: Option<Saved>,
-    /// The buckets that were evicted so far.
     pub(super) evictions: u64,
 }
 
-/// The part of the changes in memory that is in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// The number of the last commit on disk.
     pub(super) commit: u64,
-    /// The number of times that some buckets were settled.
     pub(super) settlings: u64,
 }
 
-/// The error for a shard in which every bucket must be saved first.
+/// Every bucket of the shard must be saved first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -68,23 +59,19 @@ impl Shard {
         }
     }
 
-    /// Returns the slot of a bucket.
     pub(super) fn find(&self, Place { hash, key, .. }: &Place) -> Option<u32> {
         let is_it = |&slot: &u32| self.entry(slot).is_some_and(|entry| *entry.key == **key);
         self.table.find(*hash, is_it).copied()
     }
 
-    /// Returns the bucket in a slot.
     pub(super) fn entry(&self, slot: u32) -> Option<&Entry> {
         self.slots.get(slot as usize)
     }
 
-    /// Returns the bucket in a slot.
     pub(super) fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Returns all buckets.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.slots.iter().filter(|entry| !entry.is_free())
     }
@@ -97,7 +84,7 @@ impl Shard {
         self.bytes
     }
 
-    /// Adds a bucket that is not here, as it is on disk, and evicts others for it that are saved.
+    /// Adds a bucket as it is on disk, and evicts saved buckets for it.
     pub(super) fn insert(
         &mut self,
         Place { hash, key, .. }: &Place,
@@ -131,7 +118,7 @@ impl Shard {
         Ok(slot)
     }
 
-    /// Evicts a bucket that is saved and was not used since the hand last passed it.
+    /// Evicts a saved bucket that was not used since the hand last passed it.
     fn evict(&mut self, saved: Saved) -> Result<(), Full> {
         if self.full_at == Some(saved) {
             return Err(Full);
@@ -159,7 +146,7 @@ impl Shard {
         Err(Full)
     }
 
-    /// Has the state of a slot saved by the next commit, and returns its number.
+    /// Marks a slot for the next commit, and returns the commit's number.
     pub(super) fn set_changed(&mut self, slot: u32) -> u64 {
         if let Some(entry) = self.slots.get_mut(slot as usize) {
             if entry.commit != self.commit {
@@ -171,7 +158,8 @@ impl Shard {
         self.commit
     }
 
-    /// Moves the rows that changed into commit `number`, and their slots into `gathered`. Later changes are for the next one.
+    /// Moves the changed rows into commit `number`, and their slots into `gathered`. Later changes
+    /// are for the next commit.
     pub(super) fn gather(&mut self, number: u64, rows: &mut Rows, gathered: &mut Vec<u32>) {
         self.commit = number + 1;
         for &slot in &self.changed {
@@ -183,14 +171,14 @@ impl Shard {
         gathered.append(&mut self.changed);
     }
 
-    /// Has a slot saved by the next commit because commit `number` failed.
+    /// Marks a slot for the next commit because commit `number` failed.
     pub(super) fn put_back(&mut self, number: u64, slot: u32) {
         if self.entry(slot).is_some_and(|entry| entry.commit <= number) {
             self.set_changed(slot);
         }
     }
 
-    /// Has all slots that the next commit saves settled again: the rows of those that were are older.
+    /// Marks all slots of the next commit to be settled again: their settled rows are older.
     pub(super) fn unsettle_changed(&mut self) {
         for &slot in &self.changed {
             if let Some(entry) = self.slots.get_mut(slot as usize) {
@@ -199,8 +187,9 @@ impl Shard {
         }
     }
 
-    /// Returns the slots that must be settled before the log forgets the commits up to `up_to`: not those that a later commit has
-    /// that is on disk, as all up to `durable` are. Each must come back by [`Shard::unsettle`] or [`Shard::end_settling`].
+    /// Returns the slots that must be settled before the log drops the commits up to `up_to`. Skips
+    /// slots that a later commit up to `durable`, which is on disk, contains. Each slot must be
+    /// handed to [`Shard::unsettle`] or [`Shard::end_settling`].
     pub(super) fn take_unsettled(&mut self, up_to: u64, durable: u64) -> Vec<u32> {
         let Self { unsettled, slots, .. } = self;
         let is_later =
@@ -221,7 +210,8 @@ impl Shard {
         }
     }
 
-    /// Notes that the rows of these slots are written. Those that changed since are to be settled again.
+    /// Notes that the rows of these slots are written. Slots that changed since are to be settled
+    /// again.
     pub(super) fn end_settling(&mut self, slots: &[u32]) {
         for &slot in slots {
             if let Some(entry) = self.slots.get_mut(slot as usize)
@@ -245,7 +235,6 @@ impl Shard {
     }
 }
 
-/// Adds a slot to those that are to be settled, unless it is one of them.
 fn want_settled(entry: &mut Entry, slot: u32, unsettled: &mut Vec<u32>) {
     if entry.settled != Settled::No {
         entry.settled = Settled::No;

@@ -1,18 +1,16 @@
-//! What a shard keeps, evicts and hands to commits.
+//! Eviction and commits of one shard.
 
 use plimsoll_core::quota::Gcra;
 
 use super::*;
 use crate::store::Kind;
 
-/// A commit above those of these tests.
 const ALL: u64 = 1_000;
 
 fn key(number: u64) -> Box<[u8]> {
     Kind::Throttle.row_key(format!("{number:08}").as_bytes())[..].into()
 }
 
-/// A shard with room for this many keys of these tests.
 fn shard(keys: usize) -> Shard {
     Shard::new(keys * (SLOT_BYTES + key(0).len()), 1)
 }
@@ -25,7 +23,6 @@ fn insert(shard: &mut Shard, number: u64, commit: u64) -> Result<u32, Full> {
     shard.insert(&place(number), None, Saved { commit, settlings: 0 })
 }
 
-/// A full shard whose slots have all changed.
 fn changed_shard() -> (Shard, Vec<u32>) {
     let mut shard = shard(3);
     let slots: Vec<u32> = (0..3).map(|number| insert(&mut shard, number, 0).unwrap()).collect();
@@ -89,7 +86,7 @@ fn bucket_that_was_used_is_evicted_after_one_that_was_not() {
         insert(&mut shard, number, 0).unwrap();
     }
     insert(&mut shard, 3, 0).unwrap();
-    // The hand has passed all, so only those that are used again are spared.
+    // The hand has passed all, so only slots used again are spared.
     let left: Vec<u64> = (0..4).filter(|number| shard.find(&place(*number)).is_some()).collect();
     let slot = shard.find(&place(left[0])).unwrap();
     shard.entry_mut(slot).unwrap().count(0, false);
@@ -136,7 +133,8 @@ fn bucket_that_a_later_commit_has_is_not_settled_once_that_is_on_disk() {
         }
         shard.gather(number, &mut rows, &mut gathered);
     }
-    // The third commit is under way: what it has is in the second one, too, which is about to be forgotten.
+    // The third commit is running: its slots are in the second one, too, which is about to be
+    // dropped.
     assert_eq!(shard.take_unsettled(2, 2), slots);
     shard.unsettle(&slots);
     assert_eq!(shard.take_unsettled(2, 3), slots[..2], "the third commit is on disk");

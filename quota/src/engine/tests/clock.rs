@@ -1,4 +1,4 @@
-//! What a data directory keeps of the clock of its server.
+//! Contents of a data directory for the server's clock.
 
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

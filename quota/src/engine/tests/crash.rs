@@ -28,7 +28,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 const MAX: u64 = 40;
 
-/// Runs steps, and returns for each key what was granted in all, and the most that a crash may grant again.
+/// Runs steps. Returns for each key the total that was granted, and the maximum that a crash may
+/// grant again.
 async fn granted(durability: Durability, steps: &[Step]) -> HashMap<u8, (u64, u64)> {
     let data = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..6).map(|key| format!("k{key}")).collect();

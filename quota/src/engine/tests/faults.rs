@@ -103,11 +103,10 @@ async fn commits_are_shared_by_the_callers_that_wait() {
     let answers = callers.join_all().await;
     let granted = answers.iter().filter(|answer| answer.is_ok()).count();
     assert!(faults.commits() <= 3, "{} commits", faults.commits());
-    // On a machine that stood still for the deadline, some were refused.
+    // On a machine that paused for the whole deadline, some were refused.
     assert!(granted == 200 || answers.contains(&Err(Unavailable::Store)));
 }
 
-/// Returns the answers to takes of new buckets, named by `round`.
 async fn ask_new(engine: &Engine, round: usize, count: usize) -> Vec<Result<Answer, Unavailable>> {
     let keys: Vec<String> = (0..count).map(|number| format!("{round}-{number}")).collect();
     let operations: Vec<_> = keys.iter().map(|key| reduce(bucket(key, 10), 1)).collect();

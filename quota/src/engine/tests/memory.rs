@@ -14,7 +14,7 @@ async fn buckets_beyond_the_memory_are_exact() {
         for round in 0..2 {
             for keys in keys.chunks(500) {
                 let mut left: Vec<&String> = keys.iter().collect();
-                // What is not answered, while the disk is slower than this test, was not taken.
+                // While the disk is slower than this test, an unanswered take has taken nothing.
                 while !left.is_empty() {
                     let operations: Vec<Operation<'_>> =
                         left.iter().map(|key| reduce(bucket(key, 10), 1)).collect();

@@ -1,4 +1,4 @@
-//! The engine on a real store and on one that fails.
+//! The engine on a real store and on a failing store.
 
 mod clock;
 mod crash;

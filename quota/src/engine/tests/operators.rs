@@ -1,4 +1,4 @@
-//! What operators see and reset.
+//! Look-ups and resets by operators.
 
 use super::support::*;
 use crate::args::Durability;

@@ -1,4 +1,4 @@
-//! What operators see while the disk hangs, and attempts to recover from a disk that fails.
+//! Look-ups by operators while the disk hangs, and attempts to recover from a disk that fails.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,7 +9,7 @@ use crate::args::Durability;
 use crate::engine::commits::REOPEN_DELAY;
 use crate::store::Kind;
 
-/// Far above what an answer from memory takes.
+/// Far longer than an answer from memory takes.
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn debit_that_was_settled_during_a_commit_that_failed_is_not_granted_again
     eventually("settled", async || engine.shared.settling.groups() > groups).await;
     faults.syncs(None);
     eventually("saved", async || faults.commits() == 2 && engine.is_ready()).await;
-    // This has the log emptied.
+    // This empties the log.
     assert_eq!(engine.get(b"a").await.unwrap().len(), 1);
     drop(engine);
     assert_eq!(tokens(&open(data.path(), INTERVAL), a).await, 80);

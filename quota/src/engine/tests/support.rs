@@ -1,4 +1,4 @@
-//! What the tests of the engine share.
+//! Helpers of the engine's tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,6 @@ pub(super) fn open(data: &Path, durability: Durability) -> Engine {
     Engine::open(&settings(data, durability)).unwrap()
 }
 
-/// A bucket that is not refilled within a test.
 pub(super) fn bucket(key: &str, max: u64) -> BucketName<'_> {
     BucketName { key: key.as_bytes(), rate: QuotaRate::new(max, max, 1_000_000_000).unwrap() }
 }
@@ -64,7 +63,7 @@ pub(super) async fn take(engine: &Engine, demands: &[Demand<'_>]) -> Vec<u64> {
     taken.iter().map(|taken| taken.granted).collect()
 }
 
-/// A store whose commits and reads fail or hang on demand.
+/// A store with commits and reads that fail or hang on demand.
 #[derive(Clone, Debug)]
 pub(super) struct Faulty(Arc<Inner>);
 
@@ -74,14 +73,12 @@ struct Inner {
     faults: Faults,
 }
 
-/// The faults of a store.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Faults(Arc<Switches>);
 
 #[derive(Debug, Default)]
 struct Switches {
     commits_fail: AtomicBool,
-    /// The error or panic of commits to a store that opens.
     syncs: Mutex<Option<Sync>>,
     reads_fail: AtomicBool,
     settlings_fail: AtomicBool,
@@ -92,11 +89,10 @@ struct Switches {
     reopened: AtomicU64,
 }
 
-/// What a commit ends in, although the store can be opened again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sync {
     Fails,
-    /// It writes, and fails once it is not this any more.
+    /// Writes, and fails once this setting changes.
     FailsLate,
     Panics,
 }
@@ -106,7 +102,6 @@ impl Faults {
         *self.0.syncs.lock().unwrap() = end;
     }
 
-    /// Returns the number of times that the store was opened again.
     pub(super) fn reopened(&self) -> u64 {
         self.0.reopened.load(Ordering::Acquire)
     }
@@ -133,7 +128,6 @@ impl Faults {
         self.0.commits.load(Ordering::Acquire)
     }
 
-    /// Returns the buckets that readers have asked for.
     pub(super) fn reads(&self) -> u64 {
         self.0.reads.load(Ordering::Acquire)
     }
@@ -216,7 +210,6 @@ impl Store for Faulty {
     }
 }
 
-/// An engine whose store fails on demand.
 pub(super) fn faulty(settings: &Settings) -> (Engine, Faults) {
     let clock = Arc::new(AtomicU64::new(0));
     let sizes = Sizes { blocks: 4 << 20, memtable: 1 << 20, log: 1 << 20 };
@@ -226,7 +219,6 @@ pub(super) fn faulty(settings: &Settings) -> (Engine, Faults) {
     (Engine::start(settings, Box::new(store), clock, number).unwrap(), faults)
 }
 
-/// Polls until `check` holds.
 pub(super) async fn eventually(what: &str, check: impl AsyncFn() -> bool) {
     for _ in 0..2_000 {
         if check().await {

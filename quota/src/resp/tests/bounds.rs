@@ -1,4 +1,4 @@
-//! Tests of bounds: what breaks one is refused by name, and a stream that cannot be followed is closed.
+//! Tests of bounds: exceeding one is refused by name, and an unreadable stream is closed.
 
 use std::sync::atomic::Ordering;
 

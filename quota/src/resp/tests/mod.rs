@@ -1,4 +1,5 @@
-//! Tests of the protocol without sockets: a client writes bytes, and compares the bytes that it reads.
+//! Tests of the protocol without sockets: a client writes bytes, and compares the bytes that it
+//! reads.
 
 mod bounds;
 mod replies;
@@ -21,7 +22,6 @@ use crate::args::Durability;
 use crate::engine::{Engine, Settings};
 use crate::leases::Leases;
 
-/// A port without a socket.
 struct Served {
     port: Arc<Port>,
     shutdown: CancellationToken,
@@ -42,7 +42,7 @@ impl Served {
         Self::with_lines(&tokens.iter().map(|number| (*number, "viewer", "")).collect::<Vec<_>>())
     }
 
-    /// Serves clients of tokens with roles and rights.
+    /// Serves clients with tokens of these roles and rights.
     fn with_lines(tokens: &[(u32, &str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tokens");
@@ -85,12 +85,13 @@ impl Served {
         (client, connection)
     }
 
-    /// Sends `pieces` one after another, ends the connection by `QUIT`, and returns the replies before that to `QUIT`.
+    /// Sends `pieces` one after another, ends the connection by `QUIT`, and returns the replies
+    /// before that to `QUIT`.
     async fn ask<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
         let (mut client, connection) = self.connect();
         let mut replies = Vec::new();
         for piece in pieces {
-            // A server that has closed the connection reads no further piece.
+            // A server that has closed the connection reads no more pieces.
             if client.write_all(piece).await.is_err() {
                 break;
             }
@@ -103,7 +104,6 @@ impl Served {
         replies.strip_suffix("+OK\r\n").unwrap_or(&replies).to_owned()
     }
 
-    /// Returns the number of clients that were too slow.
     fn slow(&self) -> u64 {
         self.port.counters.slow.load(Ordering::Relaxed)
     }
@@ -113,7 +113,6 @@ impl Served {
     }
 }
 
-/// Returns a command of words that blanks divide.
 fn command(text: &str) -> Vec<u8> {
     let words: Vec<&[u8]> = text.split_ascii_whitespace().map(str::as_bytes).collect();
     array(&words)

@@ -7,7 +7,6 @@ use super::{Served, command, token};
 const OK: &str = "+OK\r\n";
 
 impl Served {
-    /// Sends a command with a token, and returns its reply.
     async fn ask_as(&self, number: u32, text: &str) -> String {
         let auth = command(&format!("AUTH {}", token(number)));
         let replies = self.ask([auth.as_slice(), &command(text)]).await;

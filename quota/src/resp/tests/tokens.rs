@@ -1,4 +1,5 @@
-//! Tests of authentication: without a token nothing but a token is accepted, and secrets are repeated nowhere.
+//! Tests of authentication: without a token only authentication is accepted, and secrets are never
+//! repeated.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! Kills and power cuts at chosen moments: the journal loses its end, and tables that are on disk stay.
+//! Kills and power cuts at chosen moments: the journal loses its end, and tables that are on disk
+//! stay.
 
 use super::*;
 
-/// The end of a journal and the number of the last commit on disk, as they were at one moment.
 struct Moment {
     journal: PathBuf,
     used: usize,
@@ -19,7 +19,7 @@ impl Moment {
         }
     }
 
-    /// Has the power cut as if nothing had been synchronised since.
+    /// Simulates a power cut as if nothing had been synchronised since.
     fn cut(&self, data: &Path) {
         let mut bytes = fs::read(&self.journal).unwrap();
         bytes[self.used..].fill(0);
@@ -84,7 +84,7 @@ fn buckets_are_on_disk_before_the_log_forgets_them() {
         drop(store);
         before.cut(data.path());
         if is_log {
-            // Not by a power cut: the journal was synchronised in between.
+            // A power cut cannot cause this: the journal was synchronised in between.
             assert!(refusal(data.path()).contains("balances that left the log are missing"));
         } else {
             let (store, number) = open(data.path()).unwrap();

@@ -27,7 +27,6 @@ fn row(tokens: u64, full_at_ms: u64) -> Row {
     Row { state, full_at_ms }
 }
 
-/// Makes a commit.
 fn commit(store: &DatabaseStore, number: u64, keys: std::ops::Range<u64>, row: Row) -> Rows {
     let mut rows = Rows::default();
     for number in keys {
@@ -38,14 +37,12 @@ fn commit(store: &DatabaseStore, number: u64, keys: std::ops::Range<u64>, row: R
     rows
 }
 
-/// Makes a commit, and settles it.
 fn write(store: &DatabaseStore, number: u64, keys: std::ops::Range<u64>, row: Row) {
     let rows = commit(store, number, keys, row);
     store.settle(&rows).unwrap();
     store.forget(number).unwrap();
 }
 
-/// Returns the journals, the oldest first.
 fn journals(data: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(data.join("store")).unwrap().map(|entry| entry.unwrap().path());
     let mut journals: Vec<PathBuf> =
@@ -54,7 +51,7 @@ fn journals(data: &Path) -> Vec<PathBuf> {
     journals
 }
 
-/// Returns the bytes of a journal up to the last one that is not zero: it is allocated before it is written.
+/// Returns the bytes of a journal without zeros at its end: it is allocated before it is written.
 fn used(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1
 }
@@ -99,14 +96,14 @@ fn changes_in_the_log_are_found_after_a_restart_in_their_order() {
     commit(&store, 2, 1..3, row(8, 1));
     let rows = commit(&store, 3, 2..3, row(7, 1));
     assert_eq!(store.get(&key(2)).unwrap(), Some(row(9, 1)), "not settled yet");
-    // A row may be settled before the log forgets the changes up to it.
+    // A row may be settled before the log drops the changes up to it.
     store.settle(&rows).unwrap();
     store.forget(2).unwrap();
     drop(store);
     let (store, number) = open(data.path()).unwrap();
     assert_eq!(number, 3);
     let found = (0..3).map(|number| store.get(&key(number)).unwrap()).collect::<Vec<_>>();
-    // The change of the second was forgotten before it was settled.
+    // The change of the second was dropped before it was settled.
     assert_eq!(found, [Some(row(9, 1)), Some(row(9, 1)), Some(row(7, 1))]);
 }
 
@@ -208,7 +205,7 @@ fn bytes_after_the_last_commit_on_disk_are_dropped() {
     let journal = journals(data.path()).remove(0);
     let mut bytes = fs::read(&journal).unwrap();
     let used = used(&bytes);
-    // The beginning of a batch that was never complete.
+    // The beginning of an incomplete batch.
     bytes.splice(used..used + 13, [1, 9, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0]);
     fs::write(&journal, bytes).unwrap();
     let (store, number) = open(data.path()).unwrap();

@@ -19,7 +19,8 @@ use crate::http::counts::{Counts, Endpoint, Outcome};
 use crate::http::problem::Problem;
 use crate::rules::Rules;
 
-/// Answers a body. All of it is checked before anything is decided, so that an invalid batch counts for nothing.
+/// Answers a body. All of it is checked before anything is decided, so that an invalid batch counts
+/// for nothing.
 pub(in crate::http) async fn check(port: &Inner, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
     let (limiter, in_force) = (port.limits.limiter(), port.limits.in_force());
     let rules = &in_force.rules;
@@ -66,7 +67,7 @@ impl Check<'_> {
     }
 }
 
-/// Returns the tenant that a body names; the limiter counts an empty one as the class `default`.
+/// Returns the tenant in a body; the limiter counts an empty one as the class `default`.
 pub(super) fn tenant_of<'a>(tenant: Option<&'a Text<'_>>) -> &'a str {
     tenant.map_or(DEFAULT_TENANT, Text::as_str)
 }

@@ -1,8 +1,8 @@
 //! `POST /v1/check` and `POST /v1/report`: callers that name bucket and tenant in a JSON body.
 //!
-//! Bodies are read strictly, so that a misspelt member is an error with its place instead of a limit that is missing.
-//! What callers of the caller choose, tenant and trace, is never an error: an empty tenant counts as the class
-//! `default`.
+//! Bodies are read strictly, so that a misspelt member is an error with its place instead of a
+//! missing limit. Tenant and trace may be the choice of the caller's callers, and are never an
+//! error: an empty tenant counts as the class `default`.
 
 mod check;
 mod object;
@@ -16,10 +16,8 @@ pub(super) use self::report::report;
 
 use super::counts::Endpoint;
 
-/// The most requests or reports of one body.
 pub(super) const BATCH_MAX: usize = 256;
 
-/// A call whose body is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Check,

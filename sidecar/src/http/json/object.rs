@@ -1,4 +1,4 @@
-//! Objects that are read from objects alone: serde also reads a struct from a list of its members.
+//! Reads objects only from objects: serde also reads a struct from a list of its members.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +7,6 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
-/// A value that is an object.
 pub(super) struct Object<T>(pub(super) T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -28,7 +27,6 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// Reads a list of objects.
 pub(super) fn objects<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -1,4 +1,4 @@
-//! Reading of bodies: one object or a batch, with the place of what is invalid.
+//! Reads bodies: one object or a batch, with the place of each fault.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -12,21 +12,20 @@ use super::types::Text;
 use crate::http::problem::Problem;
 use crate::rules::Rules;
 
-/// A body: one object, or a batch of them.
 #[derive(Debug)]
 pub(super) enum Body<S, B> {
     Single(S),
     Batch(B),
 }
 
-/// The members that tell a batch.
 #[derive(Deserialize)]
 struct Members {
     requests: Option<IgnoredAny>,
     reports: Option<IgnoredAny>,
 }
 
-/// Checks that a request says that its body is JSON. Callers on the web could otherwise send one without asking (CORS).
+/// Checks that a request declares its body as JSON. Web pages could otherwise send one without a
+/// preflight (CORS).
 pub(in crate::http) fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
     let mut values = headers.get_all(CONTENT_TYPE).iter();
     let essence = |value: &[u8]| {
@@ -42,14 +41,14 @@ pub(in crate::http) fn check_content_type(headers: &HeaderMap) -> Result<(), Pro
     }
 }
 
-/// Reads a body.
 pub(super) fn read<'a, S: Deserialize<'a>, B: Deserialize<'a>>(
     body: &'a [u8],
 ) -> Result<Body<S, B>, Problem> {
     if is_batch(body) { object(body).map(Body::Batch) } else { object(body).map(Body::Single) }
 }
 
-/// Returns true if a body has a member that only batches have. Most bodies do not contain its name at all.
+/// Returns true if a body has a member that only batches have. Most bodies do not contain its name
+/// at all.
 fn is_batch(body: &[u8]) -> bool {
     let contains = |name: &[u8]| body.windows(name.len()).any(|window| window == name);
     if !contains(b"requests\"") && !contains(b"reports\"") {
@@ -63,12 +62,11 @@ fn object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map(|Object(value)| value).or_else(|_| object_with_place(body))
 }
 
-/// Reads an invalid body again, for the place of the fault.
 #[cold]
 fn object_with_place<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let Object(object) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        // A body as a whole has the path `.`, and `?` stands for a part that was not reached.
+        // A whole body has the path `.`, and `?` replaces a part that was not reached.
         let path = error.path().to_string();
         let field = path.trim_end_matches('?').trim_end_matches('.');
         Problem::of_field(field, error.inner())
@@ -77,7 +75,6 @@ fn object_with_place<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Proble
     Ok(object)
 }
 
-/// Checks the length of a batch.
 pub(super) fn check_batch<T>(member: &str, batch: &[T]) -> Result<(), Problem> {
     match batch.len() {
         0 => Err(Problem::of_field(member, "the list is empty")),
@@ -89,7 +86,6 @@ pub(super) fn check_batch<T>(member: &str, batch: &[T]) -> Result<(), Problem> {
     }
 }
 
-/// Checks the bucket of an object at a place.
 pub(super) fn check_bucket(rules: &Rules, at: At<'_>, bucket: &Text<'_>) -> Result<(), Problem> {
     if rules.takes(bucket.as_str()) {
         return Ok(());
@@ -103,12 +99,10 @@ pub(super) fn check_bucket(rules: &Rules, at: At<'_>, bucket: &Text<'_>) -> Resu
     })
 }
 
-/// The place of an object: the whole body, or an element of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a>(pub(super) Option<(&'a str, usize)>);
 
 impl At<'_> {
-    /// Returns the place of a member.
     pub(super) fn member(self, name: &str) -> String {
         match self.0 {
             None => name.to_owned(),

@@ -15,13 +15,12 @@ use crate::http::counts::{Endpoint, Outcome};
 use crate::http::problem::Problem;
 use crate::rules::Rules;
 
-/// The longest latency, in milliseconds: a day.
 const LATENCY_MS_MAX: f64 = 86_400_000.0;
 
 /// Answers a body. All of it is checked before anything is recorded.
 ///
-/// A bucket that no request has named since the start of the sidecar has no record: such reports are counted and
-/// dropped, because they may be about requests before a restart.
+/// A bucket without requests since the start of the sidecar has no record: such reports are counted
+/// and dropped, because they may be about requests before a restart.
 pub(in crate::http) fn report(port: &Inner, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
     let in_force = port.limits.in_force();
     let rules = &in_force.rules;

@@ -1,4 +1,4 @@
-//! `/check` and `/nginx`: a proxy asks about each of its requests and hands on the answer.
+//! `/check` and `/nginx`: a proxy sends each of its requests here and forwards the answer.
 
 mod original;
 
@@ -20,24 +20,24 @@ use super::counts::{Endpoint, Mistake, Outcome};
 use crate::limits::Http;
 use crate::rules::{BUCKET_HEADER, COST_HEADER, HttpTenant};
 
-/// The header of an admitted request whose refusal was not carried out, and its value.
+/// Header of an admitted request with a refusal that was not applied, and its value.
 const SHADOW: HeaderName = HeaderName::from_static("x-plimsoll-shadow");
 const SHADOW_DROP: HeaderValue = HeaderValue::from_static("drop");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The dialect of a proxy: the statuses that it understands, and the headers of the original request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     endpoint: Endpoint,
     names: Names,
     allowed: StatusCode,
     refused: StatusCode,
-    /// True if a refusal has a body: the proxy hands it on.
+    /// True if a refusal has a body: the proxy forwards it.
     has_body: bool,
 }
 
 impl Style {
-    /// Proxies that hand on every answer other than 2xx as it is: Caddy, Traefik, HAProxy by a script.
+    /// Proxies that forward every answer except 2xx unchanged: Caddy, Traefik, HAProxy with a
+    /// script.
     pub(super) const VERBATIM: Self = Self {
         endpoint: Endpoint::Check,
         names: Names::FORWARDED,
@@ -45,7 +45,7 @@ impl Style {
         refused: StatusCode::TOO_MANY_REQUESTS,
         has_body: true,
     };
-    /// nginx, whose `auth_request` knows 401 and 403 alone, and throws bodies away.
+    /// nginx. Its `auth_request` knows only 401 and 403, and drops bodies.
     pub(super) const NGINX: Self = Self {
         endpoint: Endpoint::Nginx,
         names: Names::ORIGINAL,
@@ -76,7 +76,8 @@ pub(super) async fn answer(port: &Inner, style: Style, head: Parts) -> Response<
     })
 }
 
-/// A request whose bucket has exact quotas waits for them; every other one is answered at once.
+/// A request for a bucket with exact quotas waits for them; every other request is answered
+/// immediately.
 enum Asked<F> {
     Decided(Response<Full<Bytes>>),
     ByQuotas { deciding: F, bucket: String, tenant: String },
@@ -93,7 +94,7 @@ fn ask(
         Http::Headers { tenant } => {
             let request = Request::from_parts(head, ());
             let head = Head::of(&request);
-            // Without rules no path is compared, and the method matters for preflights alone.
+            // Without rules no path is compared, and the method matters only for preflights.
             if original::is_preflight(head, style.names) {
                 return None;
             }
@@ -110,7 +111,7 @@ fn ask(
     }
 }
 
-/// Returns the key that the headers of a proxy name, if they name one, and the mistake in them.
+/// Returns the key in the headers of a proxy, if any, and the mistake in them.
 fn by_headers<'a>(
     head: Head<'a>,
     tenant: &'a HttpTenant,
@@ -131,7 +132,6 @@ fn by_headers<'a>(
     (Some(Asking::new(bucket, tenant.of(head)).cost(cost.unwrap_or(1))), mistake)
 }
 
-/// Returns the number of requests that a request counts as: digits alone, from 1 on.
 fn cost_of(text: &str) -> Option<u32> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|cost| is_number && *cost > 0)
@@ -175,7 +175,8 @@ fn respond(port: &Inner, style: Style, bucket: &str, decided: &Decided) -> Respo
     response
 }
 
-/// Makes the refusal: the HTTP form, also for gRPC requests, because only its status tells a proxy to refuse.
+/// Makes the refusal. Its form is HTTP, also for gRPC requests, because only the status makes a
+/// proxy refuse.
 fn refused(style: Style, of: &RefusalOf<'_>) -> Response<Full<Bytes>> {
     let response = RefusalFormat::default().status(style.refused).http(of);
     if style.has_body {

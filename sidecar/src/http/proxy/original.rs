@@ -1,7 +1,8 @@
-//! The original request, as a proxy describes it in headers, for rules that compare method and path.
+//! The original request, as a proxy describes it in headers, for rules that compare method and
+//! path.
 //!
-//! Callers choose the path. One that [`Uri`] does not take is escaped rather than left out, so that no spelling of a path
-//! keeps a rule from matching.
+//! Callers choose the path. A path that [`Uri`] rejects is escaped rather than dropped, so that no
+//! spelling of a path keeps a rule from matching.
 
 use std::borrow::Cow;
 
@@ -14,9 +15,8 @@ use plimsoll_client::middleware::Head;
 
 use crate::http::counts::Mistake;
 
-/// The longest path that is compared, in bytes: as long as a [`Uri`] may be. A longer one is cut there.
+/// Maximum length of a compared path in bytes: the maximum of a [`Uri`]. A longer path is cut.
 const PATH_BYTES_MAX: usize = u16::MAX as usize - 1;
-/// The ASCII that [`Uri`] does not take in a path as it is.
 const ESCAPED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -29,7 +29,6 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The headers that describe the original request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
     method: &'static str,
@@ -37,13 +36,12 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The headers that Caddy and Traefik send.
+    /// Headers of Caddy and Traefik.
     pub(super) const FORWARDED: Self = Self { method: "x-forwarded-method", uri: "x-forwarded-uri" };
-    /// The headers that nginx is made to send.
+    /// Headers that the shipped nginx configuration sends.
     pub(super) const ORIGINAL: Self = Self { method: "x-original-method", uri: "x-original-uri" };
 }
 
-/// The original request, and the mistakes of the proxy that described it.
 #[derive(Debug)]
 pub(super) struct Original {
     pub(super) request: Request<()>,
@@ -51,8 +49,8 @@ pub(super) struct Original {
 }
 
 impl Original {
-    /// Replaces method and URI of the proxy's own request by those of the original one. Without a usable method the
-    /// proxy's own stays; without a usable URI no rule with a path matches.
+    /// Replaces method and URI of the proxy's request by the original ones. Without a usable method
+    /// the proxy's stays; without a usable URI no rule with a path matches.
     pub(super) fn of(mut head: Parts, names: Names) -> Self {
         let method = only(&head.headers, names.method).and_then(method_of);
         let uri = only(&head.headers, names.uri).and_then(|value| uri_of(value.as_bytes()));
@@ -66,7 +64,6 @@ impl Original {
     }
 }
 
-/// Returns true if the original request is a CORS preflight.
 pub(super) fn is_preflight(head: Head<'_>, names: Names) -> bool {
     let headers = head.headers;
     if !headers.contains_key(ORIGIN) || !headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
@@ -76,7 +73,6 @@ pub(super) fn is_preflight(head: Head<'_>, names: Names) -> bool {
     method.as_ref().unwrap_or(head.method) == Method::OPTIONS
 }
 
-/// Returns the value of a header that occurs exactly once.
 fn only<'a>(headers: &'a http::HeaderMap, name: &'static str) -> Option<&'a HeaderValue> {
     let mut values = headers.get_all(HeaderName::from_static(name)).iter();
     values.next().filter(|_| values.next().is_none())
@@ -86,14 +82,14 @@ fn method_of(value: &HeaderValue) -> Option<Method> {
     Method::from_bytes(value.as_bytes()).ok()
 }
 
-/// Returns the path of a request target without its query, as a URI; `None` if it is neither a path nor a whole URI.
 fn uri_of(target: &[u8]) -> Option<Uri> {
     let path = if target.first() == Some(&b'/') { target } else { path_of_absolute(target)? };
     let end = path.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(path.len());
     let path = path.get(..end)?;
     let mut escaped: Cow<'_, str> = percent_encode(path, ESCAPED).into();
     if escaped.len() > PATH_BYTES_MAX {
-        // The end matters: dots there may lead to another path. Rules have little use for other bytes than these.
+        // The end matters: dots there may lead to another path. Rules have little use for other
+        // bytes.
         let is_kept = |byte: u8| byte.is_ascii_alphanumeric() || b"/.;%\\-_~:@,=+".contains(&byte);
         escaped = path.iter().map(|byte| if is_kept(*byte) { char::from(*byte) } else { '_' }).collect();
     }
@@ -101,7 +97,6 @@ fn uri_of(target: &[u8]) -> Option<Uri> {
     PathAndQuery::try_from(path).ok().map(Uri::from)
 }
 
-/// Returns the path of `scheme://authority/path`.
 fn path_of_absolute(target: &[u8]) -> Option<&[u8]> {
     let scheme = target.windows(3).position(|window| window == b"://")?;
     let is_scheme = scheme > 0 && target.get(..scheme)?.iter().all(u8::is_ascii_alphanumeric);

@@ -1,4 +1,5 @@
-//! The caller in Python of `docs/integrations/callers`: it asks a sidecar, and serves requests without an answer.
+//! The Python caller of `docs/integrations/callers`: it queries a sidecar, and serves requests
+//! without an answer.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -8,14 +9,13 @@ use plimsoll_client::Reason;
 
 use super::*;
 
-/// More attempts than an answer needs that is late on a busy machine: the callers wait for 50 ms.
+/// More attempts than a late answer needs on a busy machine: the callers wait for 50 ms.
 const ATTEMPTS: usize = 20;
 
 fn callers() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/integrations/callers"))
 }
 
-/// Runs a caller, and returns what it prints.
 fn run(command: &[String], port: u16, bucket: &str) -> String {
     let output = Command::new(&command[0])
         .args(&command[1..])
@@ -29,7 +29,6 @@ fn run(command: &[String], port: u16, bucket: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Asks about a bucket that admits and one that refuses, and without a sidecar.
 async fn asks(command: &[&str]) {
     let port = Port::new();
     port.plane.refuse("none", Reason::ClusterOverload).unwrap();
@@ -57,7 +56,6 @@ async fn asks(command: &[&str]) {
     assert!(port.plane.tenant_counts("none", "acme").unwrap().refused > 0);
 }
 
-/// Returns true if a toolchain is on this machine.
 fn has(program: &str, version: &str) -> bool {
     Command::new(program).arg(version).output().is_ok_and(|output| output.status.success())
 }

@@ -1,4 +1,4 @@
-//! Any input is answered, and never by an error of the server.
+//! Any input is answered, and never by a server error.
 
 use std::sync::LazyLock;
 
@@ -15,14 +15,14 @@ http:
     - { prefix: /, bucket: rest }
 ";
 
-/// A sidecar without rules, and one with them, whose buckets refuse. Both serve all cases: to make one takes a while.
+/// A sidecar without rules, and one with them; their buckets refuse. Both serve all cases, because
+/// starting one takes a while.
 static PORTS: LazyLock<[Port; 2]> = LazyLock::new(|| {
     let ports = [Port::new(), Port::with_rules(RULES)];
     ports.iter().for_each(|port| port.plane.refuse_all(Reason::ClusterOverload));
     ports
 });
 
-/// Bodies that come close to valid ones.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let part = prop_oneof![
         Just("{".to_owned()),
@@ -79,7 +79,7 @@ proptest! {
         }
     }
 
-    /// Whatever the path is: the rule for all paths matches it.
+    /// The rule for all paths matches any path.
     #[test]
     fn no_spelling_of_a_path_escapes_the_rules(path in value()) {
         let [_, port] = &*PORTS;

@@ -1,4 +1,4 @@
-//! Tests of the HTTP port, on a limiter whose decisions the test chooses.
+//! Tests of the HTTP port, on a limiter with decisions that the test chooses.
 
 mod callers;
 mod hostile;
@@ -23,13 +23,11 @@ use crate::rules::Rules;
 
 const LOCAL: Caller = Caller { from: IpAddr::V4(Ipv4Addr::LOCALHOST), needs_token: false };
 
-/// The port of a sidecar without sockets.
 struct Port {
     plane: ControlPlane,
     service: Service,
 }
 
-/// An answer with its whole body.
 #[derive(Debug)]
 struct Answer {
     status: u16,
@@ -38,7 +36,6 @@ struct Answer {
 }
 
 impl Port {
-    /// A sidecar without a rules file.
     fn new() -> Self {
         Self::of(Rules::built_in(), Access::default())
     }
@@ -54,7 +51,6 @@ impl Port {
         Self { service: Service::new(limits, access), plane }
     }
 
-    /// Answers a request of this machine.
     fn ask(&self, request: Request<&str>) -> Answer {
         self.ask_from(LOCAL, request)
     }
@@ -79,25 +75,21 @@ impl Port {
         }
     }
 
-    /// Sends a JSON body.
     fn post(&self, path: &str, body: &str) -> Answer {
         self.ask(Request::post(path).header("content-type", "application/json").body(body).unwrap())
     }
 
-    /// Asks as a proxy with these header fields.
     fn get(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let request = Request::get(path);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         self.ask(request.body("").unwrap())
     }
 
-    /// Returns the counted requests other than 0.
     fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
         let counts = self.service.counts().filter(|(_, requests)| *requests > 0);
         counts.map(|([endpoint, result], requests)| (endpoint, result, requests)).collect()
     }
 
-    /// Returns the counted mistakes other than 0.
     fn mistakes(&self) -> Vec<(&'static str, u64)> {
         self.service.mistakes().into_iter().filter(|(_, count)| *count > 0).collect()
     }

@@ -1,5 +1,5 @@
-//! The OpenAPI document: its examples are answered as it says, and an independent program finds it
-//! valid.
+//! The OpenAPI document: the port answers its examples as described, and an independent program
+//! finds it valid.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,6 @@ fn document_is_served_to_readers() {
     assert_eq!(Port::new().ask(request).header("allow"), Some("GET, HEAD"));
 }
 
-/// Returns the operations with their paths.
 fn operations(document: &Value) -> Vec<(&str, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     paths.iter().map(|(path, operation)| (path.as_str(), &operation["post"])).collect()
@@ -54,7 +53,6 @@ fn object(value: &Value) -> &Map<String, Value> {
     value.as_object().unwrap()
 }
 
-/// Sends every example of a request; returns the answers that have a body, by path.
 fn answers(document: &Value) -> Vec<(&str, Vec<Value>)> {
     let mut answers = Vec::new();
     for (path, operation) in operations(document) {
@@ -110,7 +108,8 @@ fn independent_program_finds_document_and_answers_valid() {
     python(VALIDATE, &json!([document, answers]).to_string()).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Runs a program in Python with the packages that `./test` installs; returns the last line of its errors.
+/// Runs a program in Python with the packages that `./test` installs; returns the last line of its
+/// errors.
 fn python(program: &str, input: &str) -> Result<(), String> {
     let binary = std::env::current_exe().unwrap();
     let packages =

@@ -95,7 +95,8 @@ fn withheld_refusal_admits_and_says_so() {
     assert_eq!(port.counts(), expected);
 }
 
-/// The answer to a gRPC request is HTTP as well: a proxy would take the status 200 of a gRPC refusal for an admission.
+/// The answer to a gRPC request is HTTP as well: a proxy would mistake the status 200 of a gRPC
+/// refusal for an admission.
 #[test]
 fn refusal_of_a_request_of_any_kind_has_the_status_of_a_refusal() {
     let port = Port::new();
@@ -162,7 +163,7 @@ fn rules_compare_method_and_path_of_the_original_request() {
         ] {
             let port = Port::with_rules(RULES);
             port.plane.refuse_all(Reason::ClusterOverload);
-            // The bucket header means nothing beside rules.
+            // The bucket header is ignored if there are rules.
             let headers = [(names[0], method), (names[1], uri), ("x-tenant", "acme"), BUCKET];
             let answer = port.get(path, &headers);
             assert_eq!(answer.status == refused, bucket.is_some(), "{path} {method} {uri}: {answer:?}");

@@ -6,7 +6,6 @@ use super::*;
 
 const FAR: Caller = Caller { from: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7)), needs_token: true };
 
-/// Returns a well-formed token.
 fn token(number: usize) -> String {
     format!("{TOKEN_PREFIX}{number:0>width$}", width = TOKEN_RANDOM_CHARS)
 }
@@ -38,7 +37,7 @@ fn token_of_any_role_opens_the_port_beyond_loopback() {
         for headers in [
             &[("x-plimsoll-token", bare.as_str())][..],
             &[("authorization", bearer.as_str())],
-            // The caller's own credential does not matter beside the token of the proxy.
+            // The caller's own credential does not matter next to the proxy's token.
             &[("x-plimsoll-token", bare.as_str()), ("authorization", "Basic YWxhZGRpbg==")],
             &[
                 ("x-plimsoll-token", bare.as_str()),

@@ -1,11 +1,11 @@
-//! Requests over a connection: bodies that are too large, that do not come, and what keeps a connection usable.
+//! Requests over a connection: bodies that are too large or never arrive, and what keeps a
+//! connection usable.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::*;
 
-/// A connection of a caller.
 struct Connection(TcpStream);
 
 impl Connection {
@@ -18,7 +18,6 @@ impl Connection {
         let _ = self.0.write_all(bytes).await;
     }
 
-    /// Reads one answer: its status line and head, and its body by its length.
     async fn answer(&mut self) -> (u16, String, String) {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

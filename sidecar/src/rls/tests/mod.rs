@@ -1,4 +1,5 @@
-//! The rate limit service over a real limiter, in tables: inputs, hits, statuses, refusals and shadow.
+//! The rate limit service over a real limiter, in tables: inputs, hits, statuses, refusals and
+//! shadow.
 
 mod quotas;
 mod refusals;
@@ -39,10 +40,8 @@ rls:
         - { key: health, unlimited: true }
 ";
 
-/// A service with the rules above, over a limiter whose buckets a test controls.
 struct Sidecar {
     plane: ControlPlane,
-    /// The time of the clock in seconds.
     at_s: Cell<u64>,
     service: Service,
 }
@@ -192,7 +191,7 @@ fn descriptor_that_counts_for_no_bucket_is_ok_without_a_limit_and_is_counted() {
     let health = sidecar.ask(&request(vec![descriptor(&[("health", "x")])])).unwrap();
     assert_eq!((codes(&health), sidecar.count("unlimited")), (vec![Code::Ok], 1));
     assert_eq!(sidecar.counts("checkout").offered, 0);
-    // Beside a descriptor that refuses, it stays OK in its place.
+    // If another descriptor refuses, it stays OK in its place.
     let both = request(vec![
         descriptor(&[("other", "x")]),
         descriptor(&[("account", "a")]),
@@ -210,7 +209,8 @@ fn descriptors_are_decided_together_with_a_status_each() {
         (response.overall_code(), codes(&response)),
         (Code::OverLimit, vec![Code::Ok, Code::OverLimit])
     );
-    // A refused request was not served, so it is dropped for the key that would have admitted it, too.
+    // A refused request was not served, so it is dropped for the key that would have admitted it,
+    // too.
     assert_eq!(sidecar.counts("checkout"), Decisions { offered: 1, refused: 1, ..Decisions::default() });
     assert_eq!(sidecar.counts("search"), Decisions { offered: 5, refused: 5, ..Decisions::default() });
     let alone = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
@@ -242,7 +242,7 @@ fn status_names_the_limit_and_an_estimate_of_what_remains() {
     let [status] = &response.statuses[..] else { panic!("{response:?}") };
     assert_eq!((status.code(), status.limit_remaining), (Code::OverLimit, 0));
     assert!(status.duration_until_reset.is_some_and(|wait| wait.seconds >= 1), "{status:?}");
-    // Without a known limit there is none in the status.
+    // Without a known limit the status has none.
     let response = sidecar.ask(&request(vec![descriptor(&[("path", "/")])])).unwrap();
     assert_eq!(response.statuses[0].current_limit, None);
 }

@@ -1,4 +1,4 @@
-//! Refusals that are kept and used again: they never name another bucket, limit or time than their own.
+//! Refusals that are kept and used again: they always name the right bucket, limit and time.
 
 use super::*;
 use crate::rls::refusal::REFUSALS_KEPT_MAX;
@@ -19,7 +19,7 @@ fn kept_refusal_names_its_own_bucket_limit_and_second() {
         assert!(field(&sidecar, "path", "ratelimit-policy").starts_with("\"search\";q=0"));
         assert!(field(&sidecar, "bare", "ratelimit-policy").starts_with("\"search\";q=0"));
     }
-    // Waits of one bucket differ, and each reset is that of its own wait.
+    // Waits of one bucket differ, and each reset follows its own wait.
     for at_s in [1_000_000, 1_000_000, 1_000_001, 2_000_000] {
         sidecar.at_s.set(at_s);
         for _ in 0..50 {

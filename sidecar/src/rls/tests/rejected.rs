@@ -1,4 +1,4 @@
-//! Requests that are not decided: what is beyond a bound, and bodies that are no message.
+//! Requests that are not decided: beyond a bound, or without a valid message.
 
 use super::*;
 

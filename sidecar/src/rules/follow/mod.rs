@@ -1,4 +1,4 @@
-//! The rules file of a running sidecar: it is read at the start, and put in force again whenever it changes.
+//! The rules file of a running sidecar, read at the start and after each change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use super::{Rules, RulesHash};
 use crate::limits::Limits;
 
-/// A file of rules.
+/// File of rules.
 #[derive(Clone, Debug)]
 pub struct RulesFile {
     path: PathBuf,
 }
 
-/// The reason why a file has no rules.
+/// Reason why a file has no rules.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
@@ -29,7 +29,7 @@ pub enum ReadError {
     Invalid(#[from] PolicyError),
 }
 
-/// The reloads of a rules file, for metrics and the status. Clones share them.
+/// Reloads of a rules file, for metrics and the status. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Reloads {
     inner: Arc<Counts>,
@@ -39,7 +39,7 @@ pub struct Reloads {
 struct Counts {
     accepted: AtomicU64,
     refused: AtomicU64,
-    /// The reason why the file as it is now is not in force.
+    /// Reason why the file on disk is not used.
     refusal: ArcSwapOption<String>,
 }
 
@@ -58,7 +58,8 @@ impl RulesFile {
         self.parse(&self.files().read()?)
     }
 
-    /// Puts every valid change of the file in force. A change that is not valid is logged and counted, and changes nothing.
+    /// Applies every valid change of the file. Logs and counts an invalid change, which has no
+    /// effect.
     pub async fn follow(self, limits: Limits, reloads: Reloads) {
         let current = limits.in_force().rules.hash();
         let (tx, mut changes) = mpsc::channel(1);
@@ -91,7 +92,6 @@ impl Parser for RulesFile {
     }
 }
 
-/// Returns the bytes of the one file.
 fn text(contents: &Contents) -> &[u8] {
     contents.first().map_or(&[], Vec::as_slice)
 }
@@ -118,19 +118,19 @@ impl Reloads {
         self.inner.refusal.store(refusal.map(Arc::new));
     }
 
-    /// The number of changes that were put in force.
+    /// Returns the number of applied changes.
     #[must_use]
     pub fn accepted(&self) -> u64 {
         self.inner.accepted.load(Ordering::Relaxed)
     }
 
-    /// The number of changes that were refused.
+    /// Returns the number of refused changes.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.inner.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the reason why the file as it is now is not in force, if it is not.
+    /// Returns the reason why the file on disk is not used, if it is not.
     #[must_use]
     pub fn refusal(&self) -> Option<Arc<String>> {
         self.inner.refusal.load_full()

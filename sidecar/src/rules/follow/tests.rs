@@ -10,14 +10,13 @@ use tokio::time::timeout;
 use super::*;
 use crate::rules::Found;
 
-/// Far more than any step takes, even on a busy machine.
+/// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn rules(bucket: &str) -> String {
     format!("rls: {{ domains: {{ shop: {{ descriptors: [{{ key: k, bucket: {bucket} }}] }} }} }}\n")
 }
 
-/// Returns the bucket of the descriptor that every version of the rules limits.
 fn bucket(limits: &Limits) -> String {
     match limits.in_force().rules.descriptor("shop", [("k", "v")].into_iter()) {
         Found::Limited(ask) => ask.bucket.to_owned(),
@@ -25,14 +24,13 @@ fn bucket(limits: &Limits) -> String {
     }
 }
 
-/// Writes beside the file and renames over it, so that no reader sees half of it.
+/// Renames a complete file over the old one, so that no reader sees half of it.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();
     fs::rename(beside, path).unwrap();
 }
 
-/// Waits for a state, which nothing announces.
 async fn until(what: &str, is_reached: impl Fn() -> bool) {
     let reached = async {
         while !is_reached() {
@@ -42,7 +40,6 @@ async fn until(what: &str, is_reached: impl Fn() -> bool) {
     timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("not reached: {what}"));
 }
 
-/// A file that is followed, with room for so many buckets.
 fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("rules.yaml");

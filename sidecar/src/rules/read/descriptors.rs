@@ -14,22 +14,18 @@ use plimsoll_core::names::DEFAULT_TENANT;
 const TARGET_HINT: &str = "write `bucket` or `unlimited: true` for descriptors that end here, or `descriptors` for \
                            longer ones";
 
-/// Reads the descriptors of all domains.
 pub(super) struct DescriptorReader<'a> {
     names: &'a mut Names,
     findings: &'a mut Findings,
-    /// The rules read so far.
     count: usize,
-    /// The entries on the way to the rule that is read, its own included.
+    /// Entries on the path to the current rule, including its own.
     way: Vec<(String, Values)>,
 }
 
-/// A rule with what its siblings are compared by.
 struct Read {
     key: String,
     values: Values,
     node: Node,
-    /// The index among the siblings.
     index: usize,
     at: Place,
 }
@@ -68,7 +64,6 @@ impl<'a> DescriptorReader<'a> {
         domains
     }
 
-    /// Reads rules that are siblings.
     fn level(&mut self, list: Vec<DescriptorSpec>, field: &Field<'_>, form: RefusalForm) -> Level {
         if list.is_empty() {
             let hint = "write a rule with a `key`, or leave it out";
@@ -103,7 +98,6 @@ impl<'a> DescriptorReader<'a> {
         Level::new(read.into_iter().map(|rule| (rule.key, rule.values, rule.node)))
     }
 
-    /// Reads one rule with those below it.
     fn rule(&mut self, spec: DescriptorSpec, index: usize, field: &Field<'_>, form: RefusalForm) -> Read {
         let key_field = field.then("key");
         self.findings.take(text(&spec.key, "key", key_field.at(), &key_field));
@@ -178,8 +172,9 @@ impl<'a> DescriptorReader<'a> {
         None
     }
 
-    /// Returns the tenant of a rule that names none: the values of the entries that may have any, so that each counts for
-    /// itself as in Envoy's own rate limit service, but for that of the bucket.
+    /// Returns the tenant of a rule that names none: the values of all entries without a fixed
+    /// value, except the bucket's. So each value counts separately, as in Envoy's own rate limit
+    /// service.
     fn of_values(&self, bucket: Option<&BucketOf>) -> TenantOf {
         let way = self.way.iter().enumerate();
         let is_free = |(index, (_, values)): &(usize, &(String, Values))| {
@@ -217,7 +212,6 @@ impl<'a> DescriptorReader<'a> {
         }
     }
 
-    /// Returns the index of the entry with a key on the way to the rule.
     fn entry(&mut self, key: &str, field: &Field<'_>) -> Option<usize> {
         let mut found = self.way.iter().enumerate().filter(|(_, (on_way, _))| on_way == key);
         let fault = match (found.next(), found.next()) {
@@ -235,7 +229,6 @@ impl<'a> DescriptorReader<'a> {
         None
     }
 
-    /// Refuses siblings for the same values.
     fn compare(&mut self, rules: &[Read], field: &Field<'_>) {
         let mut firsts: HashMap<(&str, &Values), Place> = HashMap::with_capacity(rules.len());
         for rule in rules {
@@ -249,7 +242,7 @@ impl<'a> DescriptorReader<'a> {
     }
 }
 
-/// Validates a text that is compared with one of a request: only those of 1 to [`ENTRY_BYTES_MAX`] bytes can match.
+/// Validates a text that is compared with a request: only 1 to [`ENTRY_BYTES_MAX`] bytes can match.
 fn text(text: &str, what: &str, at: Place, field: &Field<'_>) -> Checked<()> {
     let hint = "write the text that the proxy sends";
     match text.len() {

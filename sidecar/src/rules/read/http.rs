@@ -1,4 +1,4 @@
-//! Reads the rules for requests over HTTP, which are those of the client's middleware.
+//! Reads the rules for requests over HTTP, which are the rules of the client's middleware.
 
 use http::{HeaderName, Method};
 use plimsoll_client::middleware::{self, Rule, RulesError};
@@ -68,7 +68,6 @@ fn tenant(spec: HttpTenantSpec, field: &Field<'_>) -> Checked<HttpTenant> {
     }
 }
 
-/// Reads one rule by itself. `None` if its bucket, methods or cost have a fault.
 fn rule(spec: &HttpRuleSpec, field: &Field<'_>, names: &mut Names, findings: &mut Findings) -> Option<Rule> {
     let faults = findings.faults.len();
     let paths = [("path", &spec.path), ("prefix", &spec.prefix), ("exact", &spec.exact)];

@@ -14,12 +14,10 @@ use super::{HttpRules, Rules, RulesHash};
 use descriptors::DescriptorReader;
 use names::Names;
 
-/// The costs that a rule may set.
 const COSTS: std::ops::RangeInclusive<f64> = 1.0..=plimsoll_client::COST_MAX as f64;
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
-/// The faults and warnings of a file, and the buckets that its rules name.
 #[derive(Default)]
 struct Findings {
     faults: Vec<Fault>,
@@ -49,7 +47,6 @@ pub(super) fn read(source: Source<'_>) -> Result<(Rules, Vec<Warning>), PolicyEr
 }
 
 impl Findings {
-    /// Keeps the fault of a value, if it has one.
     fn take<T>(&mut self, checked: Checked<T>) -> Option<T> {
         checked.map_err(|fault| self.faults.push(*fault)).ok()
     }
@@ -62,8 +59,8 @@ impl Findings {
         self.faults.push(*field.refuse_name(why, hint));
     }
 
-    /// Returns true if there are as many faults as are reported: reading on would find no other result, and each fault
-    /// takes time in the length of the file.
+    /// Returns true if the maximum of reported faults is reached: reading on would find no other
+    /// result, and each fault takes time in the length of the file.
     const fn is_full(&self) -> bool {
         self.faults.len() >= FAULTS_MAX
     }
@@ -85,7 +82,6 @@ fn tenant(text: &str, field: &Field<'_>) -> Checked<()> {
     Ok(())
 }
 
-/// Validates a cost, by default 1.
 fn cost(number: Option<Number>, field: &Field<'_>) -> Checked<u32> {
     let Some(number) = number else { return Ok(1) };
     let number =

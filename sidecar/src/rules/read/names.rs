@@ -1,4 +1,4 @@
-//! The names of buckets in a file: those that callers may give, and those that rules name.
+//! The names of buckets in a file: names that callers may use, and names in rules.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,12 @@ use super::super::Spot;
 use super::super::bounds::NAMES_MAX;
 use super::{Findings, NAME_HINT};
 
-/// The names that callers may give, if the file lists them, and every bucket of the file.
 pub(super) struct Names {
     listed: Option<BTreeSet<Bucket>>,
     all: BTreeMap<Bucket, Spot>,
 }
 
 impl Names {
-    /// Reads the list `buckets`.
     pub(super) fn read(list: Option<Vec<String>>, field: &Field<'_>, findings: &mut Findings) -> Self {
         let Some(list) = list else { return Self { listed: None, all: BTreeMap::new() } };
         let hint = "leave `buckets` out, if callers may give any name";
@@ -46,19 +44,16 @@ impl Names {
         Self { listed: Some(all.keys().cloned().collect()), all }
     }
 
-    /// Adds a bucket that a rule names.
     pub(super) fn add(&mut self, text: &str, field: &Field<'_>, findings: &mut Findings) -> Option<Bucket> {
         let bucket = findings.take(Bucket::new(text).map_err(|error| field.refuse(error, NAME_HINT)))?;
         self.all.entry(bucket.clone()).or_insert_with(|| Spot::of(field));
         Some(bucket)
     }
 
-    /// Returns the names that callers may give, if the file lists them.
     pub(super) const fn listed(&self) -> Option<&BTreeSet<Bucket>> {
         self.listed.as_ref()
     }
 
-    /// Returns the names that callers may give, and every bucket of the file.
     pub(super) fn into_parts(self) -> (Option<BTreeSet<Bucket>>, BTreeMap<Bucket, Spot>) {
         (self.listed, self.all)
     }

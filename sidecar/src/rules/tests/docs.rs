@@ -8,7 +8,6 @@ use super::*;
 const PAGE: &str = include_str!("../../../../docs/reference/sidecar-rules.md");
 const SPEC: &str = include_str!("../spec.rs");
 
-/// Returns the example of the page.
 fn example() -> &'static str {
     let (_, from) = PAGE.split_once("```yaml\n").unwrap();
     from.split_once("```").unwrap().0

@@ -91,7 +91,7 @@ fn descriptor_matches_the_most_precise_rule_that_consumes_all_entries() {
     }
 }
 
-/// As in Envoy's own rate limit service, in which each value of such an entry has a counter.
+/// As in Envoy's own rate limit service, each value of such an entry has a separate counter.
 #[test]
 fn values_that_no_rule_names_are_tenants() {
     let rules = rules(

@@ -1,4 +1,4 @@
-//! Rules as text: what they match, and what is refused or warned of.
+//! Rules as text: matches, faults and warnings.
 
 mod docs;
 mod matching;
@@ -13,12 +13,11 @@ fn read(text: &str) -> Result<(Rules, Vec<Warning>), PolicyError> {
     Rules::read(Source { name: "rules.yaml", text })
 }
 
-/// Reads rules that must be valid.
 fn rules(text: &str) -> Rules {
     read(text).unwrap_or_else(|error| panic!("{error}\n{text}")).0
 }
 
-/// Returns a match in short: `bucket/tenant`, with what else is not the default.
+/// Returns a match in short: `bucket/tenant`, and everything else that is not the default.
 fn short(found: Found<'_>) -> String {
     match found {
         Found::NoRule => "none".to_owned(),
@@ -36,7 +35,6 @@ fn short(found: Found<'_>) -> String {
     }
 }
 
-/// Compares the descriptor `key=value,key=value` of a domain.
 fn found(rules: &Rules, domain: &str, descriptor: &str) -> String {
     let entries = descriptor.split(',').filter(|entry| !entry.is_empty());
     let entries = entries.map(|entry| entry.split_once('=').unwrap());

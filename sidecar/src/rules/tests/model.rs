@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::rules::tree::{BucketOf, Level, Limited, Node, Target, TenantOf, Values};
 
-/// A rule as a list of siblings has it.
 #[derive(Clone, Debug)]
 struct Rule {
     key: String,
@@ -29,7 +28,7 @@ fn values() -> impl Strategy<Value = Values> {
     ]
 }
 
-/// Returns lists of siblings, of which no two are for the same values.
+/// Returns lists of siblings, each for different values.
 fn siblings(depth: u32) -> BoxedStrategy<Vec<Rule>> {
     let below = if depth == 0 { Just(Vec::new()).boxed() } else { siblings(depth - 1) };
     let rule = ("[kl]", values(), proptest::option::of("[a-z]{6}"), below);
@@ -55,7 +54,6 @@ fn level(rules: &[Rule]) -> Level {
     }))
 }
 
-/// Returns the bucket of a descriptor by comparing every rule of a list with an entry.
 fn model<'a>(rules: &'a [Rule], entries: &[(String, String)]) -> Option<&'a str> {
     let ((key, value), later) = entries.split_first()?;
     let precision = |rule: &&Rule| match &rule.values {

@@ -9,7 +9,6 @@ fn faults(text: &str) -> Vec<(String, String)> {
     faults.map(|f| (format!("{} {}: {}", f.place, f.path, f.message), f.hint.clone())).collect()
 }
 
-/// Makes a file of one domain with these rules, the first at line 1, column 47.
 fn domain(rules: &str) -> String {
     format!("rls: {{ domains: {{ shop: {{ descriptors: [{rules}] }} }} }}")
 }
@@ -214,7 +213,8 @@ fn all_faults_of_a_file_are_reported_at_once() {
     assert_eq!(places, ["5:11", "6:38", "9:15", "10:17", "12:7", "13:11"]);
 }
 
-/// Each fault shows its line, so that reading on would take time in the square of the file's length.
+/// Each fault shows its line, so that reading on would take time in the square of the file's
+/// length.
 #[test]
 fn reading_stops_at_the_faults_that_are_reported() {
     let many = |item: &str| vec![item; 10_000].join(",\n");

@@ -72,7 +72,7 @@ async fn connection_without_a_request_is_closed() {
     ] {
         let mut stream = TcpStream::connect(port).await.unwrap();
         stream.write_all(sent).await.unwrap();
-        // The end of the connection, or its reset.
+        // End of the connection, or its reset.
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
     until(|| echo.connections.counts().pending == 0).await;
@@ -94,8 +94,8 @@ async fn connections_beyond_the_bound_of_an_address_are_closed() {
     assert_eq!(text(next.send_request(post(full("next"))).await.unwrap()).await, "next");
 }
 
-/// A proxy takes a connection that closes without an answer for a failure of the sidecar, and after some of them does not
-/// ask for a while, whoever the caller is.
+/// A proxy takes a connection that closes without an answer for a failure of the sidecar. After
+/// some of them it sends no requests for a while, for any caller.
 #[tokio::test]
 async fn head_that_is_malformed_or_too_large_is_answered() {
     let echo = Echo::start(Protection::Plain).await;
@@ -131,7 +131,7 @@ async fn heads_that_do_not_end_leave_room_to_others() {
     assert_eq!(text(other.send_request(post(full("other"))).await.unwrap()).await, "other");
 }
 
-/// Otherwise peers could fill the memory with the beginnings of bodies, none of which is too large.
+/// Otherwise peers could fill the memory with the beginnings of bodies that are not too large.
 #[tokio::test]
 async fn requests_in_progress_leave_room_to_others() {
     let echo = Echo::start(Protection::Plain).await;
@@ -147,7 +147,7 @@ async fn requests_in_progress_leave_room_to_others() {
             bodies.push(sender);
         }
     }
-    // Those beyond the bound are answered immediately, and the others once their bodies end.
+    // Requests beyond the bound are answered immediately, and the others once their bodies end.
     let refused = answers.next().await.unwrap().unwrap();
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     for mut other in [echo.connect2().await, echo.connect2().await] {

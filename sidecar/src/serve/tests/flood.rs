@@ -11,7 +11,6 @@ const SETTINGS: u8 = 4;
 /// `:method: POST`, `:path: /`, `:scheme: http` and `:authority: a` by HPACK's static table.
 const HEAD: [u8; 6] = [0x83, 0x84, 0x86, 0x41, 0x01, b'a'];
 
-/// A frame of HTTP/2: length, type, flags, stream, payload.
 fn frame(of: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
     [&(payload.len() as u32).to_be_bytes()[1..], &[of, flags], &id.to_be_bytes(), payload].concat()
 }
@@ -20,7 +19,6 @@ fn greeting() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])].concat()
 }
 
-/// A request with this body that its peer gives up.
 fn given_up(number: u32, body: &[u8]) -> Vec<u8> {
     let id = 2 * number + 1;
     let parts =
@@ -52,7 +50,7 @@ async fn flood_of_resets_ends_its_connection() {
     let mut stream = TcpStream::connect(echo.http2).await.unwrap();
     let flood = (0..500).flat_map(|number| given_up(number, &[])).collect::<Vec<u8>>();
     stream.write_all(&[greeting(), flood].concat()).await.unwrap();
-    // The end of the connection, or its reset.
+    // End of the connection, or its reset.
     let _ = stream.read_to_end(&mut Vec::new()).await;
     assert!(echo.most.load(Ordering::Relaxed) < 100, "{:?}", echo.most);
 }
@@ -89,6 +87,6 @@ async fn flood_leaves_room_and_turns_to_others() {
         assert_eq!(text(second.send_request(post(full("other"))).await.unwrap()).await, "other");
     }
     floods.iter().for_each(JoinHandle::abort);
-    // A turn of each peer, and what it had before.
+    // A turn of each peer, and its earlier requests.
     assert!(echo.most.load(Ordering::Relaxed) < PEERS * 100, "{:?}", echo.most);
 }

@@ -21,22 +21,19 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::*;
 
-/// The bytes of requests in progress that the tested ports take: a seventh of them, so 146 requests, on one connection.
+/// Bytes of requests in progress of the tested ports: a seventh of them, so 146 requests, on one
+/// connection.
 const ROOM_BYTES: usize = 8 * 1024 * 1024;
-/// The largest body that the tested ports take.
 const BODY_BYTES_MAX: usize = 1_000;
 
-/// The frames of a body that a test sends when it likes.
 type Slow = StreamBody<ReceiverStream<Result<Frame<Bytes>, Infallible>>>;
 
-/// A port that echoes bodies, over both protocols.
 struct Echo {
     http1: SocketAddr,
     http2: SocketAddr,
     connections: Connections,
-    /// The requests whose head has come.
     begun: Arc<AtomicUsize>,
-    /// The most of them that were in progress at a time.
+    /// Maximum number in progress at a time.
     most: Arc<AtomicUsize>,
     shutdown: CancellationToken,
     served: JoinHandle<()>,
@@ -63,7 +60,6 @@ impl Echo {
         Self::with(protection, Connections::fair(64, 64), None).await
     }
 
-    /// Starts both ports, the one of HTTP/2 with a Unix socket, too.
     async fn with(protection: Protection, connections: Connections, unix: Option<UnixSocket>) -> Self {
         let room = Room::of(ROOM_BYTES);
         let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -128,7 +124,6 @@ fn full(body: &'static str) -> Full<Bytes> {
     Full::new(Bytes::from_static(body.as_bytes()))
 }
 
-/// Returns a body and its sender.
 fn slow() -> (Slow, mpsc::Sender<Result<Frame<Bytes>, Infallible>>) {
     let (sender, receiver) = mpsc::channel(4);
     (StreamBody::new(ReceiverStream::new(receiver)), sender)

@@ -5,19 +5,17 @@ use std::iter::Sum;
 
 use super::series::{BIN_S, Series, TENANT_BINS, Totals};
 
-/// Bins in a second.
 const SECOND: usize = 100;
-/// The bins before and after an instant over which the offered load is averaged to detect overload.
+/// Bins before and after an instant for the average of the offered load that shows overload.
 const OVERLOAD: usize = 10 * SECOND;
-/// The length of the trailing mean that must settle, in bins.
+/// Length of the trailing mean that must settle, in bins.
 const SETTLING: usize = SECOND / 2;
-/// The relative deviation within which the mean counts as settled.
+/// Relative deviation that counts as settled.
 const BAND: f64 = 0.05;
-/// The time for which the mean must stay within the band, in bins.
+/// Bins that the mean must stay within the band.
 const STAYS: usize = 3 * SECOND;
 
-/// The figures of one bucket in one run. A figure is absent without a limit, or if the span is too short for
-/// it.
+/// A figure is absent without a limit, or if the span is too short for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) offered_rps: f64,
@@ -37,7 +35,6 @@ pub(crate) struct Figures {
     pub(crate) tenants: Vec<TenantFigures>,
 }
 
-/// The figures of one tenant in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct TenantFigures {
     pub(crate) offered_rps: f64,
@@ -45,7 +42,6 @@ pub(crate) struct TenantFigures {
     pub(crate) requests: Requests,
 }
 
-/// Numbers of requests in the judged span.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Requests {
     pub(crate) offered: f64,
@@ -53,24 +49,22 @@ pub(crate) struct Requests {
     pub(crate) dropped: f64,
     /// Dropped, though one token bucket in one place would have admitted them.
     pub(crate) lost: f64,
-    /// What this token bucket would have admitted.
     pub(crate) optimum: f64,
 }
 
-/// The span and the limit by which a bucket is judged.
+/// Span and limit for judging a bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct View {
-    /// The span, from and to, in seconds.
     pub(crate) window_s: (f64, f64),
-    /// The limit in requests/s.
+    /// Requests/s.
     pub(crate) limit: Option<f64>,
-    /// True if requests count as admitted only where enforcement would admit them.
+    /// True if requests count as admitted only if enforcement would admit them.
     pub(crate) v: bool,
-    /// The time of the last scripted change of the load.
+    /// Time of the last scripted change of the load.
     pub(crate) last_change_s: Option<f64>,
 }
 
-/// The prefix sums of one column.
+/// Prefix sums of one column.
 struct Sums(Vec<u64>);
 
 /// Both columns, and the judged span in bins.
@@ -107,7 +101,7 @@ impl Figures {
                 .collect(),
             ..Self::default()
         };
-        // There is no ratio to a limit of zero.
+        // A limit of zero has no ratio.
         if let Some(limit) = view.limit.filter(|limit| *limit > 0.0) {
             judged.against(limit, &mut figures);
             figures.mean_ratio = Some(admitted / (limit * seconds));
@@ -127,8 +121,6 @@ impl TenantFigures {
     }
 }
 
-// === impl Requests ===
-
 impl Requests {
     fn of(totals: &Totals, from: usize, to: usize) -> Self {
         let Totals { offered, admitted, would, lost, optimum } = totals;
@@ -137,18 +129,18 @@ impl Requests {
         Self { offered, dropped: offered - admitted + would, lost, optimum }
     }
 
-    /// The share that was dropped; absent without any requests.
+    /// Absent without any requests.
     pub(crate) fn drop_ratio(self) -> Option<f64> {
         (self.offered > 0.0).then(|| self.dropped / self.offered)
     }
 
-    /// The share that was lost; absent without any requests.
+    /// Absent without any requests.
     pub(crate) fn lost(self) -> Option<f64> {
         (self.offered > 0.0).then(|| self.lost / self.offered)
     }
 
-    /// Requests that passed, or would have, to those that the token bucket would have admitted; absent if it
-    /// would have admitted none.
+    /// Requests that passed, or would have, relative to the admissions of the token bucket; absent
+    /// if it would have admitted none.
     pub(crate) fn optimum_ratio(self) -> Option<f64> {
         (self.optimum > 0.0).then(|| (self.offered - self.dropped) / self.optimum)
     }
@@ -169,8 +161,6 @@ fn sum(bins: &[u32], from: usize, to: usize) -> f64 {
     bins.get(from..to).unwrap_or_default().iter().map(|count| f64::from(*count)).sum()
 }
 
-// === impl Sums ===
-
 impl Sums {
     fn of(counts: impl Iterator<Item = u32>) -> Self {
         let mut sum = 0;
@@ -181,7 +171,6 @@ impl Sums {
         Self(std::iter::once(0).chain(sums).collect())
     }
 
-    /// The sum of the bins `from..to`.
     fn between(&self, from: usize, to: usize) -> u64 {
         self.0[to] - self.0[from]
     }
@@ -191,15 +180,13 @@ impl Sums {
     }
 }
 
-// === impl Judged ===
-
 impl Judged {
-    /// The first bins of all windows of this length.
+    /// Returns the first bins of all windows of this length.
     fn starts(&self, length: usize) -> std::ops::Range<usize> {
         self.from..(self.to + 1).saturating_sub(length).max(self.from)
     }
 
-    /// The admitted rate in every window of this length, as a ratio to the limit.
+    /// Returns the admitted rate in every window of this length, as a ratio to the limit.
     fn ratios(&self, limit: f64, length: usize) -> Vec<f64> {
         let full = limit * length as f64 * BIN_S;
         self.starts(length).map(|at| self.admitted.between(at, at + length) as f64 / full).collect()
@@ -215,8 +202,8 @@ impl Judged {
         figures.conformance_burst_s = Some(self.conformance_burst(limit) / limit);
     }
 
-    /// The error over the bins at which more than the limit is offered on average, both in the 10 s before
-    /// and in the 10 s after.
+    /// Returns the error over the bins with more than the limit offered on average, both in the 10
+    /// s before and in the 10 s after.
     fn long_run_error(&self, limit: f64) -> Option<f64> {
         let over = |from: usize, to: usize| {
             to > from && self.offered.between(from, to) as f64 > limit * (to - from) as f64 * BIN_S
@@ -244,7 +231,8 @@ impl Judged {
         (due > 0.0).then(|| lost / due)
     }
 
-    /// The largest excess over the limit in any interval, in requests (Kadane's maximal subarray).
+    /// Returns the largest excess over the limit in any interval, in requests (Kadane's maximal
+    /// subarray).
     fn conformance_burst(&self, limit: f64) -> f64 {
         let (mut ending_here, mut worst) = (0.0_f64, 0.0_f64);
         for at in self.from..self.to {
@@ -255,7 +243,8 @@ impl Judged {
         worst
     }
 
-    /// Seconds from `change` until the trailing mean stays within the band; infinite if it never does.
+    /// Returns the seconds from `change` until the trailing mean stays within the band; infinite if
+    /// it never does.
     fn settled(&self, limit: f64, change: usize) -> Option<f64> {
         let bins = self.offered.bins();
         if change + STAYS > bins {
@@ -279,7 +268,7 @@ impl Judged {
     }
 }
 
-/// Returns the largest and the 99th percentile (nearest rank) of all windows.
+/// Returns the maximum and the 99th percentile (nearest rank) of all windows.
 fn tail(mut ratios: Vec<f64>) -> (Option<f64>, Option<f64>) {
     let Some(rank) = (ratios.len() * 99).div_ceil(100).checked_sub(1) else { return (None, None) };
     let (_, p99, above) = ratios.select_nth_unstable_by(rank, f64::total_cmp);

@@ -1,10 +1,11 @@
-//! Figures of bins made by hand, compared with results computed on paper.
+//! Figures of handmade bins, compared with results computed on paper.
 
 use super::*;
 
 const LIMIT: f64 = 1_000.0; // 10 in each bin
 
-/// Creates a series of parts: a length in seconds, and the requests offered and admitted in each bin.
+/// Creates a series of parts: a length in seconds, and the requests offered and admitted in each
+/// bin.
 fn series(parts: &[(f64, u32, u32)]) -> Series {
     let mut series = Series::default();
     let mut tenant = Totals::default();
@@ -89,7 +90,7 @@ fn long_run_error_covers_bins_overloaded_on_both_sides() {
     assert_eq!(figures(&none, &view(0.0, 80.0)).long_run_error, None);
     // An offered load equal to the limit is no overload.
     assert_eq!(figures(&[(40.0, 10, 9)], &view(0.0, 40.0)).long_run_error, None);
-    // A square that is on half of the time at four times the limit is overloaded throughout.
+    // A square load, half of the time at four times the limit, is overloaded throughout.
     let square: Vec<(f64, u32, u32)> = (0..40).flat_map(|_| [(0.5, 40, 19), (0.5, 0, 0)]).collect();
     check(figures(&square, &view(0.0, 30.0)).long_run_error, -0.05);
 }
@@ -126,8 +127,8 @@ fn settling_is_the_start_of_three_seconds_within_the_band() {
     let change = |parts: &[(f64, u32, u32)], at| {
         figures(parts, &View { last_change_s: Some(at), ..view(0.0, 1.0) }).settle_s
     };
-    // At once: the trailing mean needs half a second to be of the new load alone, 5 % of 10 against 40 is 0.4
-    // off.
+    // Immediately: the trailing mean needs half a second to cover only the new load, 5 % of 10
+    // against 40 is 0.4 off.
     let parts = [(20.0, 8, 8), (2.0, 100, 40), (20.0, 100, 10)];
     // The trailing 0.5 s with j bins at 40 admits 10 + 0.6 j per bin on average: within 5 % up to j = 0.8, so
     // none.

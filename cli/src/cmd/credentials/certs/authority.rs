@@ -14,40 +14,31 @@ use super::certificate::{Certificate, parse_chain};
 use super::files::{CA_CERTIFICATE, CA_KEY, read_text};
 use crate::cmd::unusable;
 
-/// The time by which certificates are valid before they are issued, for clocks that are behind. At most a quarter of
-/// the lifetime: a longer one would make a new certificate of minutes count as one that expires soon.
+/// Certificates are valid this long before they are issued, for slow clocks. At most a quarter of
+/// the lifetime: with more, a new certificate of minutes would count as expiring soon.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
-/// The scheme of the identities that a CA signs; a CA has its trust domain alone in this form.
+/// Scheme of the identities that a CA signs. The CA itself only has its trust domain in this form.
 const SCHEME: &str = "spiffe://";
 
-/// A CA that can sign.
 pub(super) struct Authority {
-    /// The content of its `ca.crt`, which may have earlier CAs besides.
+    /// Content of its `ca.crt`, which may have earlier CAs as well.
     pub(super) bundle: String,
-    /// The trust domain that its certificate names.
+    /// Trust domain in its certificate.
     pub(super) trust_domain: Option<String>,
     pub(super) not_after: SystemTime,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, in PEM.
+/// In PEM.
 pub(super) struct Issued {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
-/// Checks a trust domain.
-///
-/// # Errors
-/// The rule that it breaks.
 pub(super) fn check_trust_domain(text: &str) -> Result<String, String> {
     PeerId::new(text, PeerRole::Controller).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Makes the certificate and the key of a new CA.
-///
-/// # Errors
-/// The system has no random bytes.
 pub(super) fn create(trust_domain: &str, lifetime: Duration, now: SystemTime) -> anyhow::Result<Issued> {
     let mut params = params(&format!("Plimsoll development CA of {trust_domain}"), now, lifetime);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -58,10 +49,6 @@ pub(super) fn create(trust_domain: &str, lifetime: Duration, now: SystemTime) ->
 }
 
 impl Authority {
-    /// Reads the CA in a directory.
-    ///
-    /// # Errors
-    /// A file cannot be used.
     pub(super) fn open(directory: &Path) -> anyhow::Result<Self> {
         let hint = "`plimsoll certs init --dir DIR` makes a CA for development";
         let (key_path, bundle_path) = (directory.join(CA_KEY), directory.join(CA_CERTIFICATE));
@@ -87,10 +74,6 @@ impl Authority {
         )))
     }
 
-    /// Signs a certificate for a new key.
-    ///
-    /// # Errors
-    /// The system has no random bytes.
     pub(super) fn issue(
         &self,
         id: &PeerId,

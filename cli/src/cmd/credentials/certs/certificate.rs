@@ -1,4 +1,5 @@
-//! The fields of a certificate that `certs issue` needs of a CA and of the certificate that it replaces.
+//! The fields of a certificate that `certs issue` reads from a CA and from the certificate that it
+//! replaces.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -12,25 +13,20 @@ use x509_parser::prelude::FromDer;
 
 use crate::cmd::unusable;
 
-/// The last second that a time of four-digit years can name.
+/// Last second of the year 9999.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// The fields of a certificate.
 #[derive(Debug)]
 pub(super) struct Certificate {
     pub(super) is_ca: bool,
     pub(super) not_after: SystemTime,
-    /// The names that are URIs.
+    /// Names that are URIs.
     pub(super) uris: Vec<String>,
-    /// The public key with its algorithm, in DER.
+    /// Public key with its algorithm, in DER.
     pub(super) public_key: Vec<u8>,
 }
 
 impl Certificate {
-    /// Parses a certificate of the file `path`.
-    ///
-    /// # Errors
-    /// It is invalid.
     pub(super) fn parse(der: &CertificateDer<'_>, path: &Path) -> anyhow::Result<Self> {
         let invalid = |cause: &dyn Display| {
             unusable(format_args!("{}: a certificate in it is invalid: {cause}", path.display()))
@@ -55,7 +51,7 @@ impl Certificate {
 /// Parses the certificates of a PEM file; there is at least one.
 ///
 /// # Errors
-/// The text is no PEM, or has no certificate.
+/// The text is not PEM, or has no certificate.
 pub(super) fn parse_chain(path: &Path, text: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let place = path.display();
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text.as_bytes()).collect();

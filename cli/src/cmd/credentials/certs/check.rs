@@ -27,7 +27,7 @@ pub(crate) struct CheckArgs {
     output: OutputArgs,
 }
 
-/// The result of a check, in the form that scripts read.
+/// Result of a check, in the form for scripts.
 #[derive(Debug, Default, Serialize)]
 struct Findings {
     valid: bool,

@@ -8,20 +8,17 @@ pub(super) use plimsoll_tls::{CA_FILE as CA_CERTIFICATE, CERTIFICATE_FILE as CER
 
 use crate::cmd::unusable;
 
-/// The key of a CA. It signs, and belongs on no machine that runs a tier.
+/// Key of a CA. It signs, and must not be on a machine that runs a tier.
 pub(super) const CA_KEY: &str = "ca.key";
-/// The mode of files that hold no secret.
 pub(super) const PUBLIC: u32 = 0o644;
-/// The mode of keys.
 pub(super) const SECRET: u32 = 0o600;
 
-/// The largest PEM file that is read, in bytes.
 const FILE_BYTES_MAX: usize = 1 << 20;
 
 /// Reads a PEM file.
 ///
 /// # Errors
-/// It cannot be read; `hint` says what to do.
+/// It cannot be read; `hint` is the remedy.
 pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
     let place = path.display();
     let bytes = regular_file::read_whole(path, FILE_BYTES_MAX)
@@ -29,7 +26,7 @@ pub(super) fn read_text(path: &Path, hint: &str) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|_| unusable(format_args!("{place} is not PEM, which is text; {hint}")))
 }
 
-/// Creates a directory for its owner alone, unless it exists.
+/// Creates a directory for only its owner, unless it exists.
 ///
 /// # Errors
 /// It cannot be created.
@@ -37,10 +34,6 @@ pub(super) fn create_directory(path: &Path) -> anyhow::Result<()> {
     private_directory::create(path).with_context(|| format!("cannot create the directory {}", path.display()))
 }
 
-/// Replaces a file as a whole.
-///
-/// # Errors
-/// It cannot be written.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let written = atomic_file::replace_for_its_owner(path, text.as_bytes(), mode);
     written.with_context(|| format!("cannot write {}", path.display()))

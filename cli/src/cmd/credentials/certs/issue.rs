@@ -1,5 +1,5 @@
-//! `plimsoll certs issue`: signs the certificate of a controller, an aggregator, a service or a quota server, and writes
-//! the directory that `--certs` takes.
+//! `plimsoll certs issue`: signs the certificate of a controller, an aggregator, a service or a
+//! quota server, and writes the directory for `--certs`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,9 +19,7 @@ use super::files::{
 use crate::cmd::unusable;
 use crate::output;
 
-/// The shortest lifetime of a certificate.
 const LIFETIME_MIN: Duration = Duration::from_secs(1);
-/// The longest lifetime of a certificate.
 const LIFETIME_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 #[derive(Debug, Subcommand)]
@@ -154,7 +152,7 @@ impl FileArgs {
         Ok(())
     }
 
-    /// The identity in the files that are replaced. Damaged files have none.
+    /// Identity in the replaced files. Damaged files have none.
     fn held_id(&self) -> Option<PeerId> {
         let path = self.out.join(CERTIFICATE);
         let chain = parse_chain(&path, &read_text(&path, "").ok()?).ok()?;

@@ -36,10 +36,6 @@ pub(crate) enum CertsCommand {
     Check(check::CheckArgs),
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// An argument or a file cannot be used, or a file cannot be written.
 pub(crate) fn run(command: &CertsCommand) -> anyhow::Result<ExitCode> {
     match command {
         CertsCommand::Init(args) => init::run(args)?,

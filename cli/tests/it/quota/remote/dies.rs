@@ -1,5 +1,5 @@
-//! A quota server that is killed or hangs: the policies of the quotas apply, no request waits for it, and with its return
-//! it decides again, with the balances that it had.
+//! A quota server that is killed or hangs: the policies of the quotas apply, no request waits for
+//! it, and when it returns it decides again, with its old balances.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::turns::turn;
 
 const MAX: u64 = 1_000;
 const CALLERS: u64 = 16;
-/// What an instance may admit in an hour without the store: a hundredth of the quota.
+/// Maximum admissions of an instance in an hour without the store: a hundredth of the quota.
 const BOUNDED: usize = 10;
 const QUOTAS: [(&str, &str); 4] = [
     ("counted", "max: 1000, every: 1h, lease: 1, on_store_error: deny"),
@@ -24,14 +24,12 @@ const QUOTAS: [(&str, &str); 4] = [
 ];
 const BUCKETS: [&str; 4] = ["counted", "denied", "allowed", "bounded"];
 
-/// Starts a server on a data directory.
 fn server(data: &Path, listen: &str) -> Process {
     let data = data.display().to_string();
     let flags = ["quota", "--admin", "127.0.0.1:0", "--durability", "always", "--data", &data];
     Process::start(&[&flags[..], &["--listen", listen]].concat())
 }
 
-/// The tokens that the server has of a quota.
 fn left(server: &Process, bucket: &str) -> u64 {
     let url = format!("redis://{}", server.address("listen"));
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -45,7 +43,7 @@ fn is_up(instance: &Instance) -> bool {
     instance.metric("plimsoll_quota_store_up") == 1.0
 }
 
-/// Checks that every request is decided by its policy in the very call, without a wait.
+/// Checks that the policy decides every request within its call, without a wait.
 fn assert_policies_apply_at_once(instance: &Instance) {
     let admitted = |bucket: &str| {
         let admitted = (0..50).filter(|_| match instance.decide_now(bucket).unwrap().verdict {
@@ -137,7 +135,7 @@ fn server_that_hangs_delays_no_request_beyond_the_deadline() {
         runtime.block_on(instance.decide("denied")).verdict.is_admit().then_some(())
     });
     assert_eq!(left(&store, "counted"), before);
-    // What it debits late for requests that have gone may be lost, and is never granted.
+    // Late debits for abandoned requests may be lost, and are never granted.
     let denied = left(&store, "denied");
     assert!((MAX - asked..MAX).contains(&denied), "{denied} tokens are left");
     runtime.block_on(instance.feed.shutdown());

@@ -1,4 +1,5 @@
-//! Exactness over the network: never a token more than the quota, by many callers, instances and leases.
+//! Exactness over the network: never a token more than the quota, by many callers, instances and
+//! leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +19,8 @@ const QUOTAS: [(&str, &str); 2] = [
     ("leased", "max: 600, every: 1h, lease: 10, on_store_error: deny"),
 ];
 
-/// Decides by concurrent callers of several instances, each until its quota has refused it or it has had `most`, and
-/// returns the requests granted.
+/// Decides by concurrent callers of several instances, each until its quota has refused it or it
+/// has had `most`, and returns the requests granted.
 fn granted(runtime: &Runtime, instances: &[Arc<Instance>], bucket: &'static str, most: u64) -> u64 {
     let granted = Arc::new(AtomicU64::new(0));
     let callers = (0..CALLERS).map(|caller| {
@@ -48,7 +49,7 @@ fn shut_down(runtime: &Runtime, instances: Vec<Arc<Instance>>) {
     }
 }
 
-/// Lets callers use a quota up by instances that come and go. `left` returns the tokens that the store has.
+/// Lets callers use a quota up by instances that start and stop. `left` returns the store's tokens.
 fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
     let runtime = Runtime::new().unwrap();
     let fleet = fleet(&QUOTAS);
@@ -79,7 +80,7 @@ fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
 #[test]
 fn quota_server_grants_to_64_callers_exactly_what_a_quota_has() {
     let _turn = turn(2_000);
-    // With the token of a service, which gives back only what it took.
+    // With the token of a service, which gives back only its own takes.
     let place = tempfile::tempdir().unwrap();
     let [tokens, secret] = ["tokens", "secret"].map(|name| place.path().join(name).display().to_string());
     let rights = format!("quota:take,give:{{{TENANT}}}:");

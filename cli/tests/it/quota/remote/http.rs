@@ -1,4 +1,4 @@
-//! Callers of a service over HTTP whose quota is used up, and the operator who resets it.
+//! HTTP callers of a service with a used-up quota, and the operator who resets it.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,6 @@ use crate::turns::{IDLE, turn};
 
 const QUOTAS: [(&str, &str); 1] = [("api", "max: 3, every: 1h, lease: 1, on_store_error: deny")];
 
-/// The whole answer to a request of a tenant.
 fn ask(service: &Process, tenant: &str) -> String {
     let mut stream = TcpStream::connect(service.address("listen")).unwrap();
     let request = format!("GET /api HTTP/1.1\r\nhost: a\r\nx-tenant: {tenant}\r\nconnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Limiters beside real stores: a quota server of Plimsoll and Redis, reached as services reach them.
+//! Limiters with real stores: a quota server of Plimsoll and Redis, reached as services reach them.
 
 mod dies;
 mod exact;
@@ -21,11 +21,12 @@ use super::is_installed;
 use crate::fleet::{Fleet, TENANTS, metric};
 use crate::process::{PATIENCE, Process, http_get, until};
 
-/// The time that a request waits for a store on a busy machine.
+/// Time that a request waits for a store on a busy machine.
 const PATIENT: Duration = Duration::from_secs(5);
 const TENANT: &str = "acme";
 
-/// Starts a controller and aggregators with quotas of their own for some buckets, each as in a policy file.
+/// Starts a controller and aggregators with separate quotas for some buckets, each as in a policy
+/// file.
 fn fleet(quotas: &[(&str, &str)]) -> Fleet {
     let definitions: String =
         quotas.iter().map(|(bucket, quota)| format!("  of_{bucket}: {{ {quota} }}\n")).collect();
@@ -41,7 +42,8 @@ fn fleet(quotas: &[(&str, &str)]) -> Fleet {
     Fleet::without_services(&policy, TENANTS)
 }
 
-/// Starts a demo service with a bucket `api` and these arguments of its store, and waits until it has the quota.
+/// Starts a demo service with a bucket `api` and these arguments of its store, and waits until it
+/// has the quota.
 fn service(fleet: &Fleet, store: &[&str]) -> Process {
     let aggregator = format!("http://{}", fleet.zones[0].aggregator.address("listen"));
     let place = ["service", "--zone", "zone-a", "--listen", "127.0.0.1:0", "--aggregator", &aggregator];
@@ -52,7 +54,6 @@ fn service(fleet: &Fleet, store: &[&str]) -> Process {
     service
 }
 
-/// A limiter of the library, with its feed.
 struct Instance {
     limiter: Limiter,
     feed: FeedHandle,
@@ -79,7 +80,7 @@ impl Instance {
         tokio::time::timeout(PATIENCE, decided).await.unwrap()
     }
 
-    /// Decides about one request at once; `None` if it has to wait.
+    /// Decides about one request immediately; `None` if it has to wait.
     fn decide_now(&self, bucket: &str) -> Option<Decided> {
         self.limiter.explain(&Request::new(bucket, TENANT)).now_or_never()
     }
@@ -89,23 +90,22 @@ impl Instance {
     }
 }
 
-/// The number of operations that a quota server has answered with a command.
+/// Number of a quota server's answers to a command.
 fn operations(server: &Process, command: &str) -> f64 {
     let (_, page) = http_get(server.address("admin"), "/metrics");
     metric(&page, "plimsoll_quota_operations_total", &format!("command=\"{command}\""))
 }
 
-/// A Redis process on free loopback ports.
 struct Redis {
     process: Process,
     address: SocketAddr,
-    /// Where it listens with TLS if it has certificates.
+    /// Address for TLS if it has certificates.
     tls: SocketAddr,
     _directory: TempDir,
 }
 
 impl Redis {
-    /// Starts Redis with these arguments; `None` where it is not installed.
+    /// `None` if Redis is not installed.
     fn start(test: &str, arguments: &[&str]) -> Option<Self> {
         if !is_installed("redis-server", test) {
             return None;

@@ -1,4 +1,5 @@
-//! One table of takes and gives, answered alike by a quota server, by the scripts on Redis, and by the integer bucket.
+//! One table of takes and gives, answered alike by a quota server, by the scripts on Redis, and by
+//! the integer bucket.
 
 use plimsoll_core::quota::{Balance, QuotaRate, lease};
 use redis::{Connection, Script};
@@ -9,7 +10,7 @@ use crate::turns::{IDLE, turn};
 
 const TAKE: &str = include_str!("../../../../../client/src/limiter/quota/store/take.lua");
 const GIVE: &str = include_str!("../../../../../client/src/limiter/quota/store/give.lua");
-/// The refill of all buckets: none falls into the test.
+/// No refill happens in the test.
 const EVERY_MS: u64 = 86_400_000;
 const SIZES: [u64; 2] = [10, 1_000];
 
@@ -51,10 +52,11 @@ const STEPS: [Step; 26] = [
     Take(&[(0, 1, 4), (1, 0, 4)]),
 ];
 
-/// What a store answers, without times: tokens granted, tokens left, and whether, and if ever, the bucket holds `least`.
+/// Answer of a store without times: tokens granted, tokens left, and whether, and if ever, the
+/// bucket holds `least`.
 type Row = (i64, i64, i64);
 
-/// Removes the times, which must be those of a bucket that was touched within the hour.
+/// Removes the times, which must fit a bucket used within the hour.
 fn row(numbers: &[i64]) -> Row {
     let &[granted, remaining, refill_in, holds_in] = numbers else { panic!("{numbers:?}") };
     assert!((1..=EVERY_MS as i64).contains(&refill_in), "{numbers:?}");

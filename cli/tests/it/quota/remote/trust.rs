@@ -1,4 +1,5 @@
-//! Stores over TLS with a token or a password: services reach them, and one that does not says why.
+//! Stores over TLS with a token or a password: services reach them, and a service without its store
+//! names the cause.
 
 use std::cell::RefCell;
 use std::fs;
@@ -16,7 +17,8 @@ use crate::turns::{IDLE, turn};
 
 const QUOTAS: [(&str, &str); 1] = [("api", "max: 1000, every: 1h, lease: 1, on_store_error: deny")];
 
-/// An authority with certificates of a quota server for one host name, another authority, and a right and a wrong secret.
+/// An authority with certificates of a quota server for one host name, another authority, and a
+/// right and a wrong secret.
 struct Scene {
     place: TempDir,
 }
@@ -52,7 +54,6 @@ impl Scene {
         self.place.path().join(name).display().to_string()
     }
 
-    /// Starts a service with this store, authority and secret.
     fn service(&self, fleet: &Fleet, store: &str, ca: &str, secret: &str) -> Process {
         let (ca, secret) = (self.path(ca), self.path(secret));
         let store = ["--quota-store", store, "--quota-ca", &ca, "--quota-password-file", &secret];
@@ -64,14 +65,13 @@ fn request(service: &Process) -> u16 {
     http(service.address("listen"), "GET", "/api", &[("x-tenant", TENANT)]).unwrap().0
 }
 
-/// The number of decisions with this result.
 fn decisions(service: &Process, result: &str) -> f64 {
     let page = http_get(service.address("listen"), "/metrics").1;
     metric(&page, "plimsoll_decisions_total", &format!("result=\"{result}\""))
 }
 
-/// Checks that a service without its store applies the policy and says why it has none, once; `tries` returns the number
-/// of connections that the store has seen.
+/// Checks that a service without its store applies the policy and names the cause, once; `tries`
+/// returns the number of connections that the store has seen.
 fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
     let is_logged = |line: &serde_json::Value| {
         message(line).is_some_and(|text| text.starts_with("quota store does not answer"))
@@ -128,7 +128,7 @@ fn quota_server_over_tls_serves_who_trusts_it_and_has_a_token() {
     assert_refused_for(&misnamed, "not valid for name", tries);
     let guesser = scene.service(&fleet, &url, "certs/ca.crt", "wrong");
     assert_refused_for(&guesser, "authentication failed", tries);
-    // The connection of the first is not concerned.
+    // The connection of the first is not affected.
     assert_eq!(request(&service), 200);
 }
 

@@ -16,10 +16,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
-/// The field of a request that the sidecar would have refused if it enforced its decision.
+/// Field of a request that the sidecar would have refused if it enforced its decision.
 const WITHHELD: &str = "x-plimsoll-shadow";
 
-/// The answer to the key of the example in RFC 6455.
+/// Answer to the key of the example in RFC 6455.
 const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 /// A running service, until it is dropped.
@@ -48,7 +48,7 @@ impl Backend {
         Self { address, withheld, runtime: Some(runtime) }
     }
 
-    /// The number of requests so far that came with a refusal that was not carried out.
+    /// Returns the number of requests so far that arrived with a withheld refusal.
     pub(in crate::sidecar) fn withheld(&self) -> u64 {
         self.withheld.load(Ordering::Relaxed)
     }
@@ -63,8 +63,8 @@ impl Drop for Backend {
     }
 }
 
-/// Answers with the head and the body of the request, with the status that a path such as `/status/502` names, and
-/// echoes what follows a request for a WebSocket.
+/// Answers with the head and the body of the request, with the status in a path such as
+/// `/status/502`, and echoes the bytes after a request for a WebSocket.
 async fn answer(
     mut request: Request<Incoming>,
     withheld: Arc<AtomicU64>,

@@ -1,4 +1,5 @@
-//! Callers of a proxy: single requests, bytes of a connection, and a steady load whose answers are counted.
+//! Callers of a proxy: single requests, bytes of a connection, and a steady load with counted
+//! answers.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,12 +18,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::process::{PATIENCE, until};
 
-/// Fields of a request, by name and value.
+/// By name and value.
 pub(in crate::sidecar) type Fields<'a> = &'a [(&'a str, &'a str)];
 
 type HttpClient = Client<HttpConnector, Full<Bytes>>;
 
-/// An answer.
 #[derive(Debug)]
 pub(in crate::sidecar) struct Answer {
     /// 0 if there was no answer.
@@ -32,7 +32,7 @@ pub(in crate::sidecar) struct Answer {
 }
 
 impl Answer {
-    /// The value of a header field, or "" without one. A field that occurs twice is a fault.
+    /// Returns the value of a header field, or "" without one. A repeated field is a fault.
     pub(in crate::sidecar) fn field(&self, name: &str) -> &str {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next().map_or("", |value| value.to_str().unwrap());
@@ -53,7 +53,6 @@ impl Caller {
         Self { runtime: Runtime::new().unwrap(), client: client(), address }
     }
 
-    /// Sends a request, and returns its answer.
     pub(in crate::sidecar) fn send(
         &self,
         method: &str,
@@ -100,7 +99,7 @@ async fn answer(client: &HttpClient, request: Request<Full<Bytes>>) -> Answer {
     }
 }
 
-/// Sends bytes on a connection of its own, and reads until the answer contains `wanted`.
+/// Sends bytes on a new connection, and reads until the answer contains `wanted`.
 pub(in crate::sidecar) fn exchange(stream: &mut TcpStream, sent: &[u8], wanted: &str) -> String {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(sent).unwrap();
@@ -117,10 +116,10 @@ pub(in crate::sidecar) fn exchange(stream: &mut TcpStream, sent: &[u8], wanted: 
     }
 }
 
-/// The number of answers by caller and status; status 0 stands for none.
+/// Number of answers by caller and status; status 0 means none.
 pub(in crate::sidecar) type Counts = BTreeMap<(usize, u16), u64>;
 
-/// A steady load at an open loop, until it is dropped.
+/// A steady open-loop load, until it is dropped.
 pub(in crate::sidecar) struct Load {
     counts: Arc<Mutex<[Counts; 2]>>,
     runtime: Option<Runtime>,
@@ -142,7 +141,7 @@ impl Load {
         let counted = Arc::clone(&counts);
         runtime.spawn(async move {
             let mut ticks = interval(Duration::from_secs(1) / rps);
-            // A busy machine makes it a slower load, no burst.
+            // On a busy machine it becomes a slower load, not a burst.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             for (caller, request) in requests.iter().enumerate().cycle() {
                 ticks.tick().await;
@@ -167,7 +166,6 @@ impl Load {
         })
     }
 
-    /// All answers so far.
     pub(in crate::sidecar) fn all(&self) -> Counts {
         self.lock()[1].clone()
     }
@@ -185,7 +183,7 @@ impl Drop for Load {
     }
 }
 
-/// The share of the answers with a status, of one caller or of all.
+/// Share of the answers with a status, of one caller or of all.
 pub(in crate::sidecar) fn share(counts: &Counts, caller: Option<usize>, status: u16) -> f64 {
     let of_caller = |(by, _): &(usize, u16)| caller.is_none_or(|caller| caller == *by);
     let all: u64 = counts.iter().filter(|(key, _)| of_caller(key)).map(|(_, count)| count).sum();

@@ -1,5 +1,5 @@
-//! A real proxy between callers and a service, with a shipped configuration that asks a sidecar, and the scenes that
-//! every proxy must pass.
+//! A real proxy between callers and a service, with a shipped configuration that calls a sidecar,
+//! and the scenes that every proxy must pass.
 
 mod backend;
 mod caller;
@@ -21,23 +21,23 @@ use crate::process::{Process, until};
 pub(super) use backend::Backend;
 pub(super) use caller::{Answer, Caller, Counts, Fields, Load, exchange, share};
 
-/// The bucket of the shipped configurations.
+/// Bucket of the shipped configurations.
 pub(super) const BUCKET: &str = "checkout";
-/// The limit of the scenes and the load on it, in requests/s.
+/// Limit of the scenes and load on it, in requests/s.
 const LIMIT: u32 = 30;
 pub(super) const OFFERED: u32 = 120;
-/// The number of answers that a statement about a state rests on.
+/// Number of answers behind a statement about a state.
 const SAMPLE: u64 = 200;
-/// The name of the sidecar, which decides on the keys of its canary.
+/// Name of the sidecar, which decides on the keys of its canary.
 const NAME: &str = "edge-1";
 const CANARY_PERCENT: f64 = 50.0;
 
-/// The time that the proxy waits for an answer of the sidecar.
+/// Time that the proxy waits for an answer of the sidecar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// That of the shipped file, after which a request passes undecided.
+    /// Timeout of the shipped file; afterwards a request passes undecided.
     Shipped,
-    /// Longer than a busy machine takes, for tests in which every request must be decided.
+    /// Longer than a busy machine takes, for tests that need a decision on every request.
     Long,
 }
 
@@ -56,19 +56,17 @@ pub(super) struct Setting {
     pub(super) fleet: Fleet,
     pub(super) backend: Backend,
     pub(super) directory: TempDir,
-    /// The address for the proxy.
+    /// Address for the proxy.
     pub(super) address: SocketAddr,
-    /// The address at which the proxy answers itself if the sidecar is down.
+    /// Address where the proxy answers itself if the sidecar is down.
     pub(super) spare: SocketAddr,
 }
 
 impl Setting {
-    /// Starts the sidecar with a policy, and the service.
     pub(super) fn start(policy: &str) -> Self {
         Self::with_rules(policy, None)
     }
 
-    /// Starts the sidecar with a policy and a rules file, and the service.
     pub(super) fn with_rules(policy: &str, rules: Option<&str>) -> Self {
         let [inside, outside] = tenants();
         let tenants = format!(
@@ -79,12 +77,10 @@ impl Setting {
         Self { fleet, backend: Backend::start(), directory: tempfile::tempdir().unwrap(), address, spare }
     }
 
-    /// The address of the sidecar's HTTP port.
     pub(super) fn sidecar(&self) -> SocketAddr {
         self.fleet.sidecar.address("http")
     }
 
-    /// The sidecar's Unix socket.
     pub(super) fn socket(&self) -> String {
         self.fleet.path("http.sock").display().to_string()
     }
@@ -96,7 +92,8 @@ impl Setting {
         path
     }
 
-    /// Checks the configuration by the proxy's own command, starts the proxy, and waits until it listens.
+    /// Checks the configuration by the proxy's own command, starts the proxy, and waits until it
+    /// listens.
     pub(super) fn run(&self, mut check: Command, command: Command) -> Process {
         let checked = check.output().unwrap();
         let output = [checked.stdout, checked.stderr].concat();
@@ -107,7 +104,6 @@ impl Setting {
     }
 }
 
-/// A free address of loopback.
 pub(super) fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -120,7 +116,7 @@ pub(super) fn policy(limit: u32, mode: &str) -> String {
     )
 }
 
-/// A tenant inside and one outside the sidecar's canary.
+/// Returns a tenant inside and one outside the sidecar's canary.
 fn tenants() -> [String; 2] {
     let cohort = Cohort { percent: Percent::new(CANARY_PERCENT).unwrap(), salt: Cohort::salt_of(BUCKET) };
     let sidecar = Name::new(NAME).unwrap();
@@ -130,10 +126,11 @@ fn tenants() -> [String; 2] {
     })
 }
 
-/// The number of requests of [`passes_requests_intact`].
+/// Number of requests of [`passes_requests_intact`].
 const REQUESTS: u32 = 12;
 
-/// Asserts that requests of all kinds reach the service as their callers sent them, but for the fields of the sidecar.
+/// Asserts that requests of all kinds reach the service unchanged, except for the fields of the
+/// sidecar.
 fn passes_requests_intact(setting: &Setting) {
     let caller = Caller::new(setting.address);
     let spoofed: Fields<'_> = &[
@@ -192,8 +189,9 @@ fn passes_requests_intact(setting: &Setting) {
     assert_eq!(decisions(), f64::from(REQUESTS), "decisions of requests");
 }
 
-/// Sends heads that the sidecar would not take, more of each than the failures after which a proxy stops asking. The
-/// sidecar decides about each request that the proxy forwards. `forwards_control_bytes`: the proxy does not refuse them.
+/// Sends heads that the sidecar would reject, more of each than the failures that make a proxy stop
+/// calling it. The sidecar decides about each request that the proxy forwards.
+/// `forwards_control_bytes`: the proxy does not refuse them.
 fn no_head_passes_undecided(setting: &Setting, forwards_control_bytes: bool) {
     const TIMES: u32 = 25;
     let decisions = || setting.fleet.sidecar_metric("plimsoll_decisions_total", "");
@@ -238,13 +236,13 @@ pub(super) fn passes_requests_and_refusals(setting: &Setting, forwards_control_b
     refusal(setting)
 }
 
-/// Checks that the body of a refusal is the one that the sidecar wrote.
+/// Checks that the body of a refusal is the sidecar's.
 pub(super) fn assert_body_of_sidecar(answer: &Answer) {
     assert!(answer.body.contains("\"violated-policies\":[\"checkout\"]"), "{answer:?}");
 }
 
-/// Waits for a refusal under load, checks what all proxies pass on alike, and returns it. The caller's own fields of
-/// the sidecar name an unlimited bucket, which must not help it.
+/// Waits for a refusal under load, checks the common answer of all proxies, and returns it. The
+/// caller's own fields of the sidecar name an unlimited bucket, which must not help it.
 pub(super) fn refusal(setting: &Setting) -> Answer {
     let [tenant, _] = tenants();
     let fields: Fields<'_> =
@@ -280,8 +278,8 @@ pub(super) fn refusal(setting: &Setting) -> Answer {
     answer
 }
 
-/// Takes the bucket, which is in shadow, through canary, enforcement, a sidecar that dies and one that hangs, and a
-/// kill.
+/// Moves the bucket, which is in shadow, through canary, enforcement, a dying sidecar, a hanging
+/// sidecar, and a kill.
 pub(super) fn goes_through_all_stages(setting: &mut Setting) {
     let [inside, outside] = tenants();
     let callers: [Fields<'_>; 2] = [&[("x-tenant", &inside)], &[("x-tenant", &outside)]];
@@ -329,7 +327,7 @@ pub(super) fn goes_through_all_stages(setting: &mut Setting) {
     assert!((expected - 1.0).abs() < 1e-9, "no other status and no lost request: {counts:?}");
 }
 
-/// Sends requests to a proxy whose sidecar is dead until the proxy itself refuses one.
+/// Sends requests to a proxy with a dead sidecar until the proxy itself refuses one.
 pub(super) fn until_refused_without_sidecar(setting: &mut Setting) {
     setting.fleet.kill_sidecar();
     let caller = Caller::new(setting.address);
@@ -346,7 +344,7 @@ fn until_refusals(load: &Load) {
     until("refusals to come back", || (share(&load.next(20), None, 429) > 0.3).then_some(()));
 }
 
-/// Waits until the service has seen more requests that were let through although their refusal was decided.
+/// Waits until the service has seen more requests with a withheld refusal.
 fn until_withheld(backend: &Backend, more: u64) {
     let before = backend.withheld();
     until("withheld refusals", || (backend.withheld() >= before + more).then_some(()));

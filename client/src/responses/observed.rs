@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use plimsoll_core::quantity::Rate;
 
-use super::{Limiter, Request};
 use crate::responses::Ending;
+use crate::{Limiter, Request};
 
 /// A response that the caller of [`Limiter::record`] observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
