@@ -75,13 +75,11 @@ impl KeyHandle {
     }
 
     /// Previews a decision for this key.
-    #[must_use]
     pub fn peek(&self) -> Peek {
         self.table.peek(self.target())
     }
 
     /// Returns the decisions counted for this key so far.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.table.counters.counts(self.place.key)
     }

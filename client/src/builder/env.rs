@@ -71,13 +71,16 @@ const OF_STORE: [(&str, Apply); 5] = [
     ("PLIMSOLL_QUOTA_USERNAME", |builder, value| of_store(builder, |store| Ok(store.username(text(value)?)))),
 ];
 #[cfg(not(feature = "quota"))]
-const OF_STORE: [(&str, Apply); 5] = [
-    ("PLIMSOLL_QUOTA_STORE", |builder, _| builder.without("exact quotas", "quota")),
-    ("PLIMSOLL_QUOTA_CA", |builder, _| builder.without("exact quotas", "quota")),
-    ("PLIMSOLL_QUOTA_PASSWORD_FILE", |builder, _| builder.without("exact quotas", "quota")),
-    ("PLIMSOLL_QUOTA_TIMEOUT", |builder, _| builder.without("exact quotas", "quota")),
-    ("PLIMSOLL_QUOTA_USERNAME", |builder, _| builder.without("exact quotas", "quota")),
-];
+const OF_STORE: [(&str, Apply); 5] = {
+    const WITHOUT: Apply = |builder, _| builder.without("exact quotas", "quota");
+    [
+        ("PLIMSOLL_QUOTA_STORE", WITHOUT),
+        ("PLIMSOLL_QUOTA_CA", WITHOUT),
+        ("PLIMSOLL_QUOTA_PASSWORD_FILE", WITHOUT),
+        ("PLIMSOLL_QUOTA_TIMEOUT", WITHOUT),
+        ("PLIMSOLL_QUOTA_USERNAME", WITHOUT),
+    ]
+};
 
 /// Returns all variables.
 fn all() -> impl Iterator<Item = (&'static str, Apply)> {

@@ -17,13 +17,12 @@ use plimsoll_core::quantity::Rate;
 use plimsoll_core::report::{Identity, InstanceId, Role};
 use plimsoll_proto::shared::Shared;
 
-use crate::feed::cache::{CacheFile, Owner, Restored};
+use crate::feed::cache::{CacheFile, Owner};
 use crate::feed::{Control, Counters, Feed, FeedHandle, Lifecycle, LocalKill};
 use crate::hot::rng;
 use crate::hot::table::Table;
 use crate::hot::thread_counters::slots::THREAD_SLOTS_MAX;
 #[cfg(feature = "quota")]
-use crate::limiter::layered::Store;
 #[cfg(feature = "quota")]
 use crate::limiter::quota::Quotas;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, BeforePolicy, KEYS_MAX_DEFAULT, Limiter};
@@ -46,7 +45,7 @@ pub const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(5);
 
 /// Configures and makes a [`Limiter`] and its feed. Made by [`Limiter::builder`]. An invalid value is an error of
 /// [`build`](Self::build).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it builds"]
 pub struct LimiterBuilder {
     /// The first error, which `build` returns.
@@ -76,26 +75,12 @@ impl LimiterBuilder {
     /// Starts from an instance of `service` in the zone `default`, without an aggregator.
     pub(crate) fn new(service: &str) -> Self {
         let builder = Self {
-            error: None,
-            service: None,
-            name: None,
-            zone: None,
-            addresses: Addresses::default(),
-            #[cfg(feature = "tls")]
-            certificates: None,
-            is_insecure: false,
             failover_delay: FAILOVER_DELAY_DEFAULT,
             keys_max: KEYS_MAX_DEFAULT,
             buckets_max: BUCKETS_MAX_DEFAULT,
-            directive_cache: None,
-            cold: BTreeMap::new(),
-            before_policy: BeforePolicy::default(),
             ready_within: READY_WITHIN_DEFAULT,
-            kill_file: None,
-            canary_by: CanaryBy::default(),
             observes_responses: true,
-            #[cfg(feature = "quota")]
-            quota_store: None,
+            ..Self::default()
         };
         builder
             .set(|builder| {
@@ -336,7 +321,7 @@ impl LimiterBuilder {
         let table = Arc::new(table);
         #[cfg(feature = "quota")]
         if let Some(store) = &self.quota_store {
-            table.layered.set_store(Store::Remote(Quotas::new(store)?));
+            table.layered.set_store(Quotas::new(store)?);
         }
         let mut subscription = Subscription::new(identity, Arc::clone(&table));
         subscription.divide_canary(self.canary_by);
@@ -348,8 +333,7 @@ impl LimiterBuilder {
             subscription.use_several_aggregators(self.failover_delay);
         }
         let cache = self.directive_cache.map(|path| CacheFile::new(path, owner));
-        let (restored, directives) = cache.as_ref().map_or((Restored::Nothing, None), CacheFile::read);
-        if let Some(directives) = directives {
+        if let Some(directives) = cache.as_ref().and_then(CacheFile::read) {
             subscription.restore(directives);
         }
         let local_kill = LocalKill(self.kill_file);
@@ -373,7 +357,7 @@ impl LimiterBuilder {
             before_policy: self.before_policy,
             ready_within: self.ready_within,
             local_kill,
-            counters: Arc::new(Counters { zone, restored, ..Counters::default() }),
+            counters: Arc::new(Counters { zone, ..Counters::default() }),
             lifecycle,
         });
         if matches!(control.aggregators, Aggregators::None) {

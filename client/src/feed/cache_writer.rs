@@ -1,14 +1,12 @@
 //! The cache writer: saves directives while the feed runs. Decisions never wait for the disk.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use plimsoll_proto::shared::Shared;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use crate::feed::cache::CacheFile;
-use crate::subscription::Subscription;
+use super::Control;
 
 /// The interval between saves while anything changes. Ratios change all the time, and after a restart those
 /// of a few seconds before serve as well.
@@ -19,22 +17,13 @@ const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The longest time that an orderly stop waits for the disk.
 const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
-/// Saves the directives of `subscription` in a file.
-#[derive(Debug)]
-pub(super) struct CacheWriter<'a> {
-    pub(super) file: &'a CacheFile,
-    pub(super) subscription: &'a Shared<Subscription>,
-    /// Counts the saves that failed.
-    pub(super) failures: &'a AtomicU64,
-}
-
-impl CacheWriter<'_> {
-    /// Saves the state whenever it has changed. Never ends.
-    pub(super) async fn run(&self) {
+impl Control {
+    /// Saves the directives whenever they have changed. Never ends.
+    pub(super) async fn follow_cache(&self) {
         let mut ticks = interval(KILL_CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut saved_at, mut tried) = (Instant::now(), None);
-        loop {
+        while self.cache.is_some() {
             ticks.tick().await;
             let kills = self.subscription.with(|subscription, _| subscription.unsaved_kills());
             // Kill generations that could not be saved are tried again with the next regular save.
@@ -43,21 +32,24 @@ impl CacheWriter<'_> {
                 self.save().await;
             }
         }
+        std::future::pending().await
     }
 
-    /// Saves the state at the end of the process, if the disk is fast enough.
+    /// Saves the directives at the end of the process, if the disk is fast enough.
     pub(super) async fn save_last(&self) {
         let _ = timeout(LAST_SAVE_MAX, self.save()).await;
     }
 
     async fn save(&self) {
+        let Some(file) = self.cache.clone() else { return };
         let unsaved = self.subscription.with(|subscription, _| subscription.unsaved());
         let Some((version, snapshot)) = unsaved else { return };
-        let file = self.file.clone();
+        let path = file.path.clone();
         match spawn_blocking(move || file.write(snapshot)).await {
-            Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.on_saved(version)),
-            Ok(Err(error)) if self.failures.fetch_add(1, Ordering::Relaxed) == 0 => {
-                tracing::warn!(%error, "directive cache not written; later failures are logged at debug level");
+            Ok(Ok(())) => self.subscription.with(|subscription, _| subscription.directives.saved = version),
+            Ok(Err(error)) if self.counters.save_failures.fetch_add(1, Ordering::Relaxed) == 0 => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "directive cache not written; later failures are logged at debug level");
             }
             Ok(Err(error)) => tracing::debug!(%error, "directive cache not written"),
             // The runtime is shutting down.

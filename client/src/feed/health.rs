@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use super::{Control, FeedState};
 use crate::Limiter;
-use crate::feed::cache::Restored;
+use crate::hot::sync::lock;
 
 /// The health of a limiter's connection to the control plane. Bad health changes no decision: the limiter applies the
 /// directives that it holds.
@@ -51,10 +51,7 @@ pub(crate) struct Counters {
     pub(crate) disconnects: AtomicU64,
     /// Messages that could not be decoded.
     pub(crate) invalid: AtomicU64,
-    /// The result of restoring saved directives at the start.
-    pub(crate) restored: Restored,
     pub(crate) save_failures: AtomicU64,
-    pub(crate) resolve_failures: AtomicU64,
     /// By reason: the aggregators whose last connection was refused for lack of trust. A reason that was
     /// seen stays.
     pub(crate) refusals: Mutex<BTreeMap<&'static str, u64>>,
@@ -74,14 +71,13 @@ impl Counters {
 
     /// Returns the aggregators that refuse now, by reason. Reasons that no longer apply have 0.
     pub(crate) fn refused(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
-        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.refusals)
     }
 }
 
 impl Limiter {
     /// Returns the health of the connection to the control plane: the feed, its streams, and the certificate that
     /// they need.
-    #[must_use]
     pub fn health(&self) -> Health {
         match &self.control {
             Some(control) => control.health(),

@@ -15,7 +15,7 @@ use crate::subscription::Subscription;
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The file of this machine that makes this process observe only.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct LocalKill(pub(crate) Option<PathBuf>);
 
 impl LocalKill {

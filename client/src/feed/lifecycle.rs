@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_core::names::Name;
 use tokio::time::Instant;
 
 use super::{Control, FeedError};
+use crate::hot::sync::lock;
 use crate::setup::SetupProblem;
 
 /// The age of a limiter from which on decisions with a feed that does not run are a setup problem.
@@ -31,7 +32,6 @@ pub enum FeedState {
 }
 
 /// The state and the age of a feed, shared with its limiter.
-#[derive(Debug)]
 pub(crate) struct Lifecycle {
     state: AtomicU8,
     built: Instant,
@@ -125,5 +125,5 @@ impl Drop for Running {
 }
 
 fn running<R>(f: impl FnOnce(&mut BTreeSet<(Name, Name)>) -> R) -> R {
-    f(&mut RUNNING.lock().unwrap_or_else(PoisonError::into_inner))
+    f(&mut lock(&RUNNING))
 }

@@ -12,7 +12,6 @@ mod lifecycle;
 mod stream_log;
 mod streams;
 
-use cache_writer::CacheWriter;
 pub(crate) use control::Control;
 pub use error::FeedError;
 pub use handle::FeedHandle;
@@ -129,27 +128,14 @@ async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationTo
             Aggregators::List(_) | Aggregators::ByName(_) => streams::run(&control, &shutdown).await,
         }
     };
-    let writer = control.cache.as_ref().map(|file| CacheWriter {
-        file,
-        subscription: &control.subscription,
-        failures: &control.counters.save_failures,
-    });
-    let save = async {
-        match &writer {
-            Some(writer) => writer.run().await,
-            None => std::future::pending().await,
-        }
-    };
     tokio::select! {
         ((), ()) = async { tokio::join!(streams, leases) } => {}
         () = tick(&control.subscription) => {}
-        () = save => {}
+        () = control.follow_cache() => {}
         () = control.local_kill.follow(&control.subscription) => {}
         () = control.follow_certificates() => {}
     }
-    if let Some(writer) = writer {
-        writer.save_last().await;
-    }
+    control.save_last().await;
     running.end();
     Flushed { unreported: control.unreported() }
 }

@@ -55,11 +55,8 @@ impl StreamLog {
 
     /// Raises or ends the problem of an aggregator that takes connections and sends no directives.
     fn set_silent(&self, is_silent: bool) {
-        if is_silent {
-            self.table.problems.raise(SetupProblem::SilentAggregator { address: self.address.to_string() });
-        } else {
-            self.table.problems.clear(SetupProblem::SILENT_AGGREGATOR, &self.address);
-        }
+        let problem = is_silent.then(|| SetupProblem::SilentAggregator { address: self.address.to_string() });
+        self.table.problems.set(SetupProblem::SILENT_AGGREGATOR, &self.address, problem);
     }
 
     /// Raises the problem of an aggregator of another zone, or ends it.
@@ -184,7 +181,7 @@ mod tests {
     use super::*;
 
     /// Keeps the levels of all events.
-    #[derive(Clone, Debug, Default)]
+    #[derive(Clone, Default)]
     struct Levels(Arc<Mutex<Vec<Level>>>);
 
     impl Levels {

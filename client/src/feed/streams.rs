@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_core::directive::{Directives, StaleDirective};
@@ -85,7 +84,6 @@ impl Streams<'_> {
                     match &answer {
                         Ok(_) => has_warned = false,
                         Err(error) => {
-                            self.control.counters.resolve_failures.fetch_add(1, Ordering::Relaxed);
                             if !std::mem::replace(&mut has_warned, true) {
                                 tracing::warn!(name, %error, "DNS resolution failed; the known aggregators stay");
                             }
@@ -117,7 +115,7 @@ impl Streams<'_> {
             let subscription = self.control.subscription.clone();
             let child = Shared::new(SessionChild { subscription: subscription.clone(), id });
             let log = StreamLog::new(self.control, &name);
-            let observer = SessionObserver { log, subscription, id, name, lost: Arc::clone(&self.lost) };
+            let observer = SessionObserver { log, subscription, id, lost: Arc::clone(&self.lost) };
             self.tasks.spawn(async move {
                 child::run(child, dial, stop, observer).await;
                 id
@@ -145,7 +143,6 @@ fn jittered(span: Duration) -> Duration {
 }
 
 /// The session with one of several aggregators, for the driver of its stream.
-#[derive(Debug)]
 struct SessionChild {
     subscription: Shared<Subscription>,
     id: EndpointId,
@@ -183,23 +180,19 @@ struct SessionObserver {
     log: StreamLog,
     subscription: Shared<Subscription>,
     id: EndpointId,
-    name: Arc<str>,
     lost: Arc<Notify>,
 }
 
 impl Observer for SessionObserver {
     fn on_connected(&mut self, zone: Option<&str>) {
-        let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
         self.log.on_connected(zone);
     }
 
     fn on_renewed(&mut self) {
-        let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
         self.log.on_renewed();
     }
 
     fn on_disconnected(&mut self, error: &StreamError, was_connected: bool) {
-        let _span = tracing::info_span!("aggregator", endpoint = %self.name).entered();
         self.subscription.with(|subscription, now| subscription.on_lost(self.id, now));
         self.log.on_disconnected(error, was_connected);
         self.lost.notify_one();

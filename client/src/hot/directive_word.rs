@@ -79,7 +79,7 @@ impl DirectiveWord {
         let mut word = if self.is_established() { established } else { class };
         if self.0 & Self::COHERENT != 0 {
             let own = self.0 >> Self::RATIO_AT << Self::RATIO_AT;
-            word = Self(word.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT) | own);
+            word = Self(word.rest() | own);
             word = word.with(Self::INDEPENDENT, true).at_tenant_limit(self.is_at_tenant_limit());
         }
         if self.is_cold() { word.enforced(self.is_enforced()) } else { word }
@@ -87,8 +87,7 @@ impl DirectiveWord {
 
     /// Sets the ratio.
     pub(crate) fn with_ratio(self, ratio: DropRatio) -> Self {
-        let rest = self.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT);
-        Self(rest | u64::from(ratio.units()) << Self::RATIO_AT)
+        Self(self.rest() | u64::from(ratio.units()) << Self::RATIO_AT)
     }
 
     /// True for a directive, and false for [`NOTHING`](Self::NOTHING) and for the mark of a
@@ -139,6 +138,12 @@ impl DirectiveWord {
     /// Sets the class of waits of refused callers.
     pub(crate) const fn wait(self, class: WaitClass) -> Self {
         Self(self.0 & !Self::WAIT | (class.bits() as u64) << Self::WAIT_AT)
+    }
+
+    /// Returns all but the ratio.
+    #[inline]
+    const fn rest(self) -> u64 {
+        self.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT)
     }
 
     const fn with(self, flag: u64, yes: bool) -> Self {

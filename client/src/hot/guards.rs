@@ -18,18 +18,17 @@ use crate::hot::table::{KeyPlace, Table};
 const STALE_AFTER: u32 = 5;
 
 /// Every guard and pool that is set, and the load offered to this client.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Guards {
     /// By the id of their tokens in the table.
     set: BTreeMap<u32, Set>,
     /// By key.
     offered: Vec<Offered>,
-    measured: Option<MonoTime>,
+    pub(crate) measured: Option<MonoTime>,
     refilled: Option<MonoTime>,
 }
 
 /// A guard or pool that is set.
-#[derive(Debug)]
 struct Set {
     of_zone: OfZone,
     part: Guard,
@@ -48,7 +47,7 @@ struct Set {
 }
 
 /// The guard or pool of the zone that this client has a part of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum OfZone {
     /// The guard of the key.
     Guard(ZoneGuard),
@@ -59,7 +58,7 @@ enum OfZone {
 }
 
 /// The load offered to one key.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 struct Offered {
     /// Requests counted for the key alone, up to the last measurement.
     seen: u64,
@@ -74,7 +73,7 @@ struct Offered {
 }
 
 /// A measured load.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 struct Load {
     /// Requests since the last measurement.
     fresh: u64,
@@ -168,11 +167,6 @@ impl Guards {
     /// Removes a key's guard.
     pub(crate) fn remove(&mut self, key: u32) {
         self.set.remove(&key);
-    }
-
-    /// Returns the time of the last measurement.
-    pub(crate) const fn measured(&self) -> Option<MonoTime> {
-        self.measured
     }
 
     /// Measures the load since the last call, and passes the counts of each key to `on_counts`. `places` are

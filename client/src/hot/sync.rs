@@ -9,6 +9,11 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
+/// Locks, also after a panic of another thread: what it has left under the lock is counts and caches, which stay valid.
+pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// Adds to a counter that other threads write to as well if `is_shared`, and otherwise only this thread.
 #[inline]
 pub(crate) fn add(counter: &AtomicU64, n: u64, is_shared: bool) {

@@ -71,7 +71,7 @@ impl Target {
 
 /// The tokens of a bucket's headroom, on a cache line of their own: threads that draw on the headroom of one
 /// bucket do not slow those of another down.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(align(64))]
 struct Headroom(GuardPool);
 

@@ -38,7 +38,6 @@ impl fmt::Debug for BucketHandle {
 
 impl BucketHandle {
     /// Returns the name of the bucket.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.table.responses.name(self.place.bucket).unwrap_or_default()
     }
@@ -48,7 +47,7 @@ impl BucketHandle {
     pub(crate) fn resolve(&self, tenant: &str) -> KeyHandle {
         let name = name_of(tenant);
         let pin = Pin::new(&self.table, self.place.bucket, &name);
-        let key = pin.as_ref().map_or(self.place.default_key, Pin::key);
+        let key = pin.as_ref().map_or(self.place.default_key, |pin| pin.key);
         let place = self.table.place_of(key, self.place.default_key);
         let (table, bucket) = (Arc::clone(&self.table), self.place.bucket);
         KeyHandle { table, place, bucket, tenant: tenant.into(), _pin: pin }

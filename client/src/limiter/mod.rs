@@ -2,8 +2,6 @@
 
 mod check;
 mod handles;
-// Without a store, nothing asks.
-#[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(dead_code))]
 pub(crate) mod layered;
 mod limits;
 #[cfg(feature = "quota")]
@@ -98,7 +96,6 @@ impl Limiter {
 
     /// Returns the faults in the wiring of this limiter that hold now, such as a bucket that no policy names or a feed
     /// that does not run. Each was logged once as a warning.
-    #[must_use]
     pub fn setup_problems(&self) -> Vec<SetupProblem> {
         if let Some(control) = &self.control {
             control.check_running();

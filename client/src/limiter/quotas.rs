@@ -6,7 +6,6 @@ use std::sync::{PoisonError, RwLock};
 use plimsoll_core::quota::BucketQuotas;
 
 /// The quotas of each bucket, by id.
-#[derive(Debug)]
 pub(crate) struct QuotaDefinitions {
     buckets: Box<[Slot]>,
     /// True while any bucket has quotas.

@@ -27,7 +27,6 @@ pub enum BeforePolicy {
 
 impl BeforePolicy {
     /// Returns the word in settings, metrics and status.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -72,7 +71,6 @@ impl Table {
 impl Limiter {
     /// Returns true if every bucket that was declared or had a request has a directive, of now or of the
     /// [cache](crate::LimiterBuilder::directive_cache). Without an aggregator nothing is waited for.
-    #[must_use]
     pub fn is_ready(&self) -> bool {
         let Some(control) = &self.control else { return true };
         matches!(control.aggregators, Aggregators::None)

@@ -123,7 +123,6 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the name of the bucket; empty for a request of several.
-    #[must_use]
     pub fn bucket(&self) -> &'a str {
         match self.of {
             RequestOf::Name(name) => name,
@@ -134,7 +133,6 @@ impl<'a> Request<'a> {
     }
 
     /// Returns the tenant; empty for a request of several.
-    #[must_use]
     pub fn tenant(&self) -> &'a str {
         self.tenant
     }

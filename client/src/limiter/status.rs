@@ -12,7 +12,6 @@ use serde::Serialize;
 use super::Limiter;
 use crate::FeedState;
 use crate::feed::Control;
-use crate::limiter::layered::Store;
 use crate::subscription::Subscription;
 
 /// The state of a limiter at one moment, to be served as JSON.
@@ -90,7 +89,6 @@ impl Limiter {
     /// assert_eq!(limiter.status().buckets["checkout"].mode, "unknown");
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn status(&self) -> Status {
         let problems = self.setup_problems().into_iter().map(|problem| ProblemStatus {
             problem: problem.kind(),
@@ -98,7 +96,7 @@ impl Limiter {
             text: problem.to_string(),
         });
         let problems = problems.collect();
-        let is_up = self.table.layered.store().map(Store::is_up);
+        let is_up = self.table.layered.store().map(|store| store.is_up());
         let quota_store = is_up.map(|is_up| if is_up { "up" } else { "down" });
         match &self.control {
             Some(control) => Status { problems, quota_store, ..self.of_control(control) },
@@ -146,10 +144,10 @@ impl Subscription {
             (bucket.to_string(), status)
         };
         Status {
-            epoch: self.epoch().map(|epoch| epoch.0),
+            epoch: self.directives.epoch().map(|epoch| epoch.0),
             upstream_age_s: self.upstream_age(now).map(|age| age.as_secs_f64()),
             unreported,
-            local_kill: self.observes(),
+            local_kill: self.enforcement.observes,
             buckets: self.posted().map(bucket).collect(),
             ..Status::default()
         }

@@ -1,16 +1,11 @@
 //! The metrics of a limiter and its feed, for the ways in which services export metrics.
 
-#[cfg(feature = "metrics")]
-mod facade;
-#[cfg(feature = "opentelemetry")]
-mod opentelemetry;
 #[cfg(feature = "prometheus")]
 mod prometheus;
 mod source;
 
 use std::sync::Arc;
 
-use plimsoll_core::stats::ADMISSIONS;
 use plimsoll_core::stats::metrics::{self, About, Family};
 
 use crate::limiter::Limiter;
@@ -19,12 +14,11 @@ use source::Source;
 /// The metrics of a limiter, its feed and its middleware. They are read from the counters when they are exported,
 /// which costs the request path nothing.
 ///
-/// There are four ways to export them, with the same names, labels and values:
-/// * [`text`](Self::text) returns the text that a Prometheus server scrapes, without any other crate;
+/// There are two ways to export them, with the same names, labels and values:
+/// * [`text`](Self::text) returns the text that a Prometheus server or an OpenTelemetry collector scrapes, without any
+///   other crate;
 /// * with the feature `prometheus`, which is on by default, this is a collector for a registry of the crate
-///   `prometheus`;
-/// * with the feature `metrics`, `publish` sets counters and gauges of the facade `metrics`;
-/// * with the feature `opentelemetry`, `observe` creates observable instruments on a meter.
+///   `prometheus`.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,8 +38,6 @@ pub struct Metrics {
     source: Arc<Source>,
     #[cfg(feature = "prometheus")]
     descs: Arc<[::prometheus::core::Desc]>,
-    #[cfg(feature = "metrics")]
-    published: Arc<std::sync::Mutex<facade::Published>>,
 }
 
 impl Metrics {
@@ -59,8 +51,6 @@ impl Metrics {
         Self {
             #[cfg(feature = "prometheus")]
             descs: prometheus::descs().into(),
-            #[cfg(feature = "metrics")]
-            published: Arc::default(),
             source,
         }
     }
@@ -69,18 +59,16 @@ impl Metrics {
     #[doc(hidden)]
     #[must_use]
     pub fn described() -> Vec<About> {
-        [metrics::described(&source::table()), metrics::described(&ADMISSIONS)].concat()
+        source::described()
     }
 
     /// Returns all metrics with their series, for a page with others. Not part of the API.
     #[doc(hidden)]
-    #[must_use]
     pub fn families(&self) -> Vec<Family> {
         self.source.families()
     }
 
     /// Returns all metrics in the text format of Prometheus, for the response to a scrape.
-    #[must_use]
     pub fn text(&self) -> String {
         metrics::text(&self.source.families())
     }

@@ -8,6 +8,7 @@ use plimsoll_core::quota::Quota;
 use super::request::trace::trace_of;
 use super::{Head, Pass, Rules, stacked};
 use crate::hot::table::Table;
+use crate::limiter::Decided;
 use crate::limiter::layered::{Asking, Step};
 use crate::responses::Recorder;
 use crate::{Limiter, Request};
@@ -25,7 +26,6 @@ pub(super) enum Decider {
 }
 
 /// The decision about a request. An admitted request takes no reference count, which all threads would write.
-#[derive(Debug)]
 pub(super) enum Decision {
     /// Admitted without a decision, and unrecorded.
     Passed(Pass),
@@ -38,8 +38,7 @@ pub(super) enum Decision {
 }
 
 /// A refusal, and what has refused.
-#[derive(Debug)]
-pub(super) struct RefusedBy {
+pub(crate) struct RefusedBy {
     pub(super) refusal: Refusal,
     pub(super) table: Arc<Table>,
     pub(super) recorder: Recorder,
@@ -48,10 +47,8 @@ pub(super) struct RefusedBy {
 }
 
 /// A request that waits for its quotas.
-#[derive(Debug)]
 pub(super) struct AskingFor {
     pub(super) asking: Asking,
-    table: Arc<Table>,
     pub(super) recorder: Recorder,
 }
 
@@ -94,37 +91,33 @@ fn decide(limiter: &Limiter, request: &Request<'_>, head: Head<'_>) -> Decision 
     if table.quotas.has(subject.bucket) {
         return by_quotas(table, table.begin(subject, trace_of(head), WAITS), recorder);
     }
-    match limiter.decide(subject.target, subject.cost, || trace_of(head)) {
-        Verdict::Admit => Decision::Admitted(Some(recorder)),
-        Verdict::Refuse(refusal) => {
-            Decision::Refused(RefusedBy { refusal, table: Arc::clone(table), recorder, quota: None })
-        }
-    }
+    let verdict = limiter.decide(subject.target, subject.cost, || trace_of(head));
+    Decision::of(table, Decided::of(verdict), recorder)
 }
 
 #[cold]
 fn by_quotas(table: &Arc<Table>, step: Step, recorder: Recorder) -> Decision {
     match step {
-        Step::Decided(decided) => by_quota(table, decided, recorder),
-        Step::Asking(asking) => {
-            Decision::Asking(Box::new(AskingFor { asking, table: Arc::clone(table), recorder }))
-        }
+        Step::Decided(decided) => Decision::of(table, decided, recorder),
+        Step::Asking(asking) => Decision::Asking(Box::new(AskingFor { asking, recorder })),
     }
 }
 
-fn by_quota(table: &Arc<Table>, decided: crate::limiter::Decided, recorder: Recorder) -> Decision {
-    match decided.verdict {
-        Verdict::Admit => Decision::Admitted(Some(recorder)),
-        Verdict::Refuse(refusal) => {
-            let quota = decided.quota;
-            Decision::Refused(RefusedBy { refusal, table: Arc::clone(table), recorder, quota })
+impl Decision {
+    #[inline]
+    fn of(table: &Arc<Table>, decided: Decided, recorder: Recorder) -> Self {
+        match decided.verdict {
+            Verdict::Admit => Self::Admitted(Some(recorder)),
+            Verdict::Refuse(refusal) => {
+                Self::Refused(RefusedBy { refusal, table: Arc::clone(table), recorder, quota: decided.quota })
+            }
         }
     }
 }
 
 impl AskingFor {
     /// Makes the decision of the store's answer.
-    pub(super) fn decided(&self, decided: crate::limiter::Decided) -> Decision {
-        by_quota(&self.table, decided, self.recorder)
+    pub(super) fn decided(&self, decided: Decided) -> Decision {
+        Decision::of(&self.asking.table, decided, self.recorder)
     }
 }

@@ -14,7 +14,7 @@ use quanta::Instant;
 
 #[cfg(doc)]
 use super::PlimsollBody;
-use super::decide::{Decider, Decision, RefusedBy};
+use super::decide::{Decider, RefusedBy};
 use super::refusal::Format;
 use super::{EitherBody, Head, RateLimitHeaders, RefusalFormat, Refused, Rules, SameBody};
 use crate::{Limiter, Request};
@@ -36,7 +36,7 @@ use crate::{Limiter, Request};
 /// # }
 /// ```
 pub struct PlimsollLayer<B = SameBody> {
-    decider: Arc<Decider>,
+    pub(super) decider: Arc<Decider>,
     /// If it is not the default: axum clones the services of its routes for each request, and every further
     /// reference count is written by all threads.
     format: Option<Arc<Format>>,
@@ -105,7 +105,6 @@ impl PlimsollLayer {
     /// # drop(server);
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn either_body(self) -> PlimsollLayer<EitherBody> {
         PlimsollLayer { decider: self.decider, format: self.format, body: PhantomData }
     }
@@ -171,12 +170,6 @@ impl<B> PlimsollLayer<B> {
 }
 
 impl<B> PlimsollLayer<B> {
-    /// Decides about a request.
-    #[inline]
-    pub(super) fn decide(&self, request: Head<'_>) -> Decision {
-        self.decider.decide(request)
-    }
-
     /// Makes the response to a refused request.
     #[cold]
     pub(super) fn refuse(&self, request: Head<'_>, by: &RefusedBy) -> Response<Bytes> {

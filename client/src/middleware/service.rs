@@ -75,7 +75,7 @@ where
 
     fn call(&mut self, mut request: Request<Q>) -> Self::Future {
         let head = Head::of(&request);
-        let state = match self.layer.decide(head) {
+        let state = match self.layer.decider.decide(head) {
             Decision::Admitted(recorder) => State::admit(&mut self.inner, request, recorder),
             Decision::Passed(pass) => {
                 events::passed(pass);
@@ -200,7 +200,6 @@ where
 }
 
 /// The timer of an admitted request. Dropping it before the response records that the caller cancelled the request.
-#[derive(Debug)]
 struct Timing {
     recorder: Recorder,
     started: Instant,

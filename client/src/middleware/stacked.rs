@@ -27,12 +27,11 @@ thread_local! {
 }
 
 /// The decisions that a request has behind it, the last one first.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Marks(Arc<Mark>);
 
 /// One decision, which stands for that of the next layer that would decide for the same bucket, but of one alone: a
 /// request with the extensions of another, such as a retry or one of a batch, is counted again.
-#[derive(Debug)]
 struct Mark {
     limiter: u64,
     bucket: u32,
@@ -53,7 +52,7 @@ pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
     let seen = SEEN.try_with(|seen| seen.replace(seen.get().wrapping_add(1)));
     let is_due = seen.is_ok_and(|seen| seen < MARKED_FIRST || seen.is_multiple_of(MARKED_EVERY));
     if is_due || recorder.is_stacked() {
-        Marks::push(extensions, recorder.limiter(), recorder.bucket());
+        Marks::push(extensions, recorder.limiter, recorder.bucket);
     }
 }
 
@@ -84,7 +83,7 @@ impl Marks {
     /// Uses the mark of a bucket. Raises a setup problem with the first one that is used.
     #[cold]
     fn meet(&self, table: &Table, bucket: u32) -> bool {
-        let limiter = table.responses.limiter();
+        let limiter = table.responses.limiter;
         let mut marks = self.iter();
         let Some(mark) = marks.find(|mark| (mark.limiter, mark.bucket) == (limiter, bucket)) else {
             return false;
@@ -176,7 +175,7 @@ mod tests {
             let rest = MARKED_EVERY * 100;
             assert_eq!((0..rest).filter(|_| is_marked(&limiter, 0)).count(), 100);
             let mut request = Request::new(());
-            Marks::push(request.extensions_mut(), stacked.table.responses.limiter(), 0);
+            Marks::push(request.extensions_mut(), stacked.table.responses.limiter, 0);
             assert!(!pass(&mut request, &stacked, 0));
             assert!((0..rest).all(|_| is_marked(&stacked, 1)), "a stacked limiter marks all requests");
             assert_eq!((0..rest).filter(|_| is_marked(&limiter, 1)).count(), 100, "another one does not");

@@ -46,7 +46,7 @@ pub(super) struct Blocks {
 }
 
 /// The counters of one thread in one cohort.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
     words: &'a [AtomicU64],
     /// True for the block that several threads may write to.

@@ -5,7 +5,6 @@ mod blocks;
 mod cohort;
 mod events;
 mod grpc;
-mod key_sides;
 mod observed;
 mod recorder;
 #[cfg(test)]
@@ -25,10 +24,9 @@ use plimsoll_core::report::Side;
 use plimsoll_core::stats::metrics::Durations;
 use plimsoll_core::stats::{BINS, Histogram};
 
-use blocks::{Blocks, STATUSES};
+use blocks::{Block, Blocks, STATUSES};
 use events::EventGate;
 use grpc::LABELS;
-use key_sides::KeySides;
 
 /// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -49,15 +47,14 @@ pub(crate) enum Ending {
 }
 
 /// The responses of all buckets of a limiter.
-#[derive(Debug)]
 pub(crate) struct Responses {
     /// The number of the limiter in this process, for [`Recorder`]s.
-    limiter: u64,
+    pub(crate) limiter: u64,
     /// The number of threads with counters of their own.
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
     /// The sides of keys, where a canary is divided by key.
-    key_sides: OnceLock<KeySides>,
+    key_sides: OnceLock<Box<[AtomicBool]>>,
     /// True after a request passed two layers for one bucket.
     is_stacked: AtomicBool,
 }
@@ -78,7 +75,7 @@ struct OfBucket {
 }
 
 /// The counters up to the last report.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Reported {
     bins: Vec<u64>,
     failed: u64,
@@ -105,18 +102,23 @@ impl Responses {
 
     /// Divides the cohorts of all buckets by key, of which there are at most `keys_max`.
     pub(crate) fn divide_by_key(&self, keys_max: usize) {
-        self.key_sides.get_or_init(|| KeySides::new(keys_max));
+        self.key_sides.get_or_init(|| (0..keys_max).map(|_| AtomicBool::new(false)).collect());
     }
 
     /// Sets the side of a key, where cohorts are divided by key.
     pub(crate) fn set_side(&self, key: u32, side: Side) {
-        self.key_sides.get().into_iter().for_each(|sides| sides.set(key, side));
+        if let Some(is_canary) = self.key_sides.get().and_then(|sides| sides.get(key as usize)) {
+            is_canary.store(side == Side::Canary, Ordering::Relaxed);
+        }
     }
 
     /// Returns the side of a key; `None` where the whole instance is on one side.
     #[inline]
     pub(crate) fn side(&self, key: u32) -> Option<Side> {
-        self.key_sides.get().map(|sides| sides.get(key))
+        let is_canary = |is_canary: &AtomicBool| is_canary.load(Ordering::Relaxed);
+        let sides = self.key_sides.get()?;
+        let is_canary = sides.get(key as usize).is_some_and(is_canary);
+        Some(if is_canary { Side::Canary } else { Side::Control })
     }
 
     /// Sets the cohort of this instance in a bucket.
@@ -124,11 +126,6 @@ impl Responses {
         if let Some(bucket) = self.buckets.get(bucket) {
             bucket.cohort.store(cohort.to_bits(), Ordering::Relaxed);
         }
-    }
-
-    /// Returns the number of the limiter in this process.
-    pub(crate) const fn limiter(&self) -> u64 {
-        self.limiter
     }
 
     /// Records that a request passed two layers for a bucket. Returns true for the first of each bucket.
@@ -177,36 +174,16 @@ impl Responses {
         }
     }
 
-    /// Records the duration of an admitted request, and its end unless only the body will show it. Allocates
-    /// with the first response of a bucket only.
-    pub(crate) fn ended(&self, bucket: usize, cohort: Cohort, took: Duration, ending: Option<Ending>) {
-        if let Some(blocks) = self.blocks(bucket) {
-            let block = blocks.of_current_thread(cohort);
-            block.add_duration(took);
-            ending.into_iter().for_each(|ending| block.count(ending));
-        }
-    }
-
-    /// Records an end alone, that of a body.
-    pub(crate) fn count(&self, bucket: usize, cohort: Cohort, ending: Ending) {
-        if let Some(blocks) = self.blocks(bucket) {
-            blocks.of_current_thread(cohort).count(ending);
-        }
-    }
-
-    /// Records a refusal. Its duration is not recorded, because it does not measure the service; for the same reason it
-    /// is no failure, whatever its status.
-    pub(crate) fn refused(&self, bucket: usize, cohort: Cohort, ending: Ending) {
-        if let Some(blocks) = self.blocks(bucket) {
-            blocks.of_current_thread(cohort).count_refusal(ending);
-        }
-    }
-
     /// Returns the refusals of a bucket since its last event, without the present one, if an event is due. `now` is
     /// the time since any fixed moment.
     pub(crate) fn event(&self, bucket: usize, now: Duration) -> Option<u64> {
         let bucket = self.buckets.get(bucket)?;
         bucket.events.pass(now, || bucket.blocks.get().map(Blocks::refusals))
+    }
+
+    /// Returns the counters of a response on this thread. Allocates with the first response of a bucket only.
+    fn block(&self, of: Recorder) -> Option<Block<'_>> {
+        Some(self.blocks(of.bucket as usize)?.of_current_thread(of.cohort))
     }
 
     /// Returns the counters of a bucket, allocated with the first call.

@@ -5,10 +5,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::{Cohort, Ending, Responses};
+use super::{Block, Cohort, Ending, Responses};
+use crate::hot::sync::lock;
 
 /// The limiters that a thread holds references to, most recent first. Most services have one limiter.
 const HELD_MAX: usize = 4;
@@ -20,7 +21,6 @@ thread_local! {
     static HELD: RefCell<[Option<Arc<Responses>>; HELD_MAX]> = const { RefCell::new([const { None }; HELD_MAX]) };
 }
 
-#[derive(Debug)]
 struct Limiters {
     created: u64,
     alive: BTreeMap<u64, Weak<Responses>>,
@@ -29,15 +29,17 @@ struct Limiters {
 /// Records the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recorder {
-    pub(super) limiter: u64,
-    pub(super) bucket: u32,
+    /// The number of the limiter in this process.
+    pub(crate) limiter: u64,
+    /// The number of the bucket in its limiter.
+    pub(crate) bucket: u32,
     /// The cohort in which the request was decided.
-    pub(super) cohort: Cohort,
+    pub(crate) cohort: Cohort,
 }
 
 /// Makes the responses of a limiter, and gives it a number.
 pub(super) fn register(make: impl FnOnce(u64) -> Responses) -> Arc<Responses> {
-    let mut limiters = LIMITERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut limiters = lock(&LIMITERS);
     limiters.created += 1;
     let responses = Arc::new(make(limiters.created));
     let number = limiters.created;
@@ -46,29 +48,33 @@ pub(super) fn register(make: impl FnOnce(u64) -> Responses) -> Arc<Responses> {
 }
 
 fn find(limiter: u64) -> Option<Arc<Responses>> {
-    LIMITERS.lock().unwrap_or_else(PoisonError::into_inner).alive.get(&limiter)?.upgrade()
+    lock(&LIMITERS).alive.get(&limiter)?.upgrade()
 }
 
 impl Drop for Responses {
     fn drop(&mut self) {
-        LIMITERS.lock().unwrap_or_else(PoisonError::into_inner).alive.remove(&self.limiter);
+        lock(&LIMITERS).alive.remove(&self.limiter);
     }
 }
 
 impl Recorder {
     /// Records the duration of an admitted request, and its end unless only the body will show it.
     pub(crate) fn ended(self, took: Duration, ending: Option<Ending>) {
-        self.with(|responses| responses.ended(self.bucket as usize, self.cohort, took, ending));
+        self.with_block(|block| {
+            block.add_duration(took);
+            ending.into_iter().for_each(|ending| block.count(ending));
+        });
     }
 
     /// Records an end alone, that of a body.
     pub(crate) fn count(self, ending: Ending) {
-        self.with(|responses| responses.count(self.bucket as usize, self.cohort, ending));
+        self.with_block(|block| block.count(ending));
     }
 
-    /// Records a refusal.
+    /// Records a refusal. Its duration is not recorded, because it does not measure the service; for the same reason it
+    /// is no failure, whatever its status.
     pub(crate) fn refused(self, ending: Ending) {
-        self.with(|responses| responses.refused(self.bucket as usize, self.cohort, ending));
+        self.with_block(|block| block.count_refusal(ending));
     }
 
     /// Calls `log` with the bucket's name and the number of refusals since its last event, if an event is due.
@@ -93,14 +99,8 @@ impl Recorder {
         is_stacked.get()
     }
 
-    /// Returns the number of the limiter in this process.
-    pub(crate) const fn limiter(self) -> u64 {
-        self.limiter
-    }
-
-    /// Returns the number of the bucket in its limiter.
-    pub(crate) const fn bucket(self) -> u32 {
-        self.bucket
+    fn with_block(self, record: impl Fn(Block<'_>)) {
+        self.with(|responses| responses.block(self).into_iter().for_each(&record));
     }
 
     /// Calls `record` with the limiter's responses, unless the limiter is gone. Takes a lock with the first

@@ -19,6 +19,10 @@ fn histogram(durations: &[Duration]) -> Histogram {
     histogram
 }
 
+fn to(responses: &Responses, bucket: u32, cohort: Cohort) -> Recorder {
+    Recorder { limiter: responses.limiter, bucket, cohort }
+}
+
 #[test]
 fn responses_are_reported_once_by_side() {
     let responses = Responses::new(2, 4);
@@ -32,13 +36,13 @@ fn responses_are_reported_once_by_side() {
         (MS, Ending::Aborted),
         (MS, Ending::Status(404)),
     ] {
-        responses.ended(1, CONTROL, took, Some(ending));
+        to(&responses, 1, CONTROL).ended(took, Some(ending));
     }
-    responses.refused(1, CONTROL, Ending::Status(429));
+    to(&responses, 1, CONTROL).refused(Ending::Status(429));
     let all = histogram(&[MS, MS * 9, MS * 9, MS, MS]);
     assert_eq!(responses.since(1, Side::Control, &mut reported), (3, all));
     assert_eq!(responses.since(1, Side::Control, &mut reported), (0, Histogram::default()));
-    responses.ended(1, CONTROL, MS * 3, Some(Ending::Status(201)));
+    to(&responses, 1, CONTROL).ended(MS * 3, Some(Ending::Status(201)));
     assert_eq!(responses.since(1, Side::Control, &mut reported), (0, histogram(&[MS * 3])));
     assert_eq!(responses.since(1, Side::Canary, &mut Reported::default()), (0, Histogram::default()));
 
@@ -48,8 +52,8 @@ fn responses_are_reported_once_by_side() {
     assert_eq!((durations.count, durations.sum), (6, 0.024), "a refusal has no duration");
     let up_to = |s: f64| durations.buckets.iter().find(|(edge, _)| *edge == s).unwrap().1;
     assert_eq!([up_to(0.002), up_to(0.005), up_to(0.01), up_to(60.0)], [3, 4, 6, 6]);
-    responses.ended(9, CONTROL, MS, Some(Ending::Error));
-    responses.ended(0, CONTROL, MS, Some(Ending::Status(7)));
+    to(&responses, 9, CONTROL).ended(MS, Some(Ending::Error));
+    to(&responses, 0, CONTROL).ended(MS, Some(Ending::Status(7)));
     assert_eq!(snapshot(&responses, 0).unwrap().0, [("error".to_owned(), 1)]);
 }
 
@@ -58,10 +62,10 @@ fn refusal_is_no_failure_whatever_its_status() {
     let responses = Responses::new(1, 4);
     let mut reported = Reported::default();
     for ending in [429, 503, 500].map(Ending::Status).into_iter().chain([8, 14, 99].map(Ending::Grpc)) {
-        responses.refused(0, CONTROL, ending);
+        to(&responses, 0, CONTROL).refused(ending);
     }
     assert_eq!(responses.since(0, Side::Control, &mut reported), (0, Histogram::default()));
-    responses.ended(0, CONTROL, MS, Some(Ending::Status(503)));
+    to(&responses, 0, CONTROL).ended(MS, Some(Ending::Status(503)));
     assert_eq!(responses.since(0, Side::Control, &mut reported), (1, histogram(&[MS])));
     let (codes, _) = snapshot(&responses, 0).unwrap();
     assert!(codes.contains(&("503".to_owned(), 2)), "metrics have the status of refusals, too: {codes:?}");
@@ -71,8 +75,8 @@ fn refusal_is_no_failure_whatever_its_status() {
 fn grpc_codes_are_labelled_and_fail_like_server_errors() {
     let responses = Responses::new(1, 4);
     for code in 0..=20 {
-        responses.ended(0, CONTROL, MS, None);
-        (0..=code).for_each(|_| responses.count(0, CONTROL, Ending::Grpc(code)));
+        to(&responses, 0, CONTROL).ended(MS, None);
+        (0..=code).for_each(|_| to(&responses, 0, CONTROL).count(Ending::Grpc(code)));
     }
     let (codes, durations) = snapshot(&responses, 0).unwrap();
     let count = |label: &str| codes.iter().find(|(code, _)| code == label).map_or(0, |code| code.1);
@@ -102,13 +106,13 @@ fn refusals_are_logged_once_in_ten_seconds_with_the_number_of_others() {
     ] {
         (0..refusals).for_each(|n| {
             let side = if n % 2 == 0 { Side::Control } else { Side::Canary };
-            responses.refused(1, Cohort { side, in_canary: n > 1 }, Ending::Status(429));
+            to(&responses, 1, Cohort { side, in_canary: n > 1 }).refused(Ending::Status(429));
         });
         assert_eq!(responses.event(1, seconds(at)), suppressed, "{at} s");
         logged += suppressed.map_or(0, |suppressed| suppressed + 1);
     }
     assert_eq!(logged, 11, "each refusal is a part of one event");
-    responses.refused(0, CONTROL, Ending::Status(429));
+    to(&responses, 0, CONTROL).refused(Ending::Status(429));
     assert_eq!(responses.event(0, seconds(100.0)), Some(0), "each bucket has events of its own");
     assert_eq!(responses.event(7, seconds(100.0)), None);
 }

@@ -1,16 +1,17 @@
 //! The setup problems of one limiter, each logged once.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::SetupProblem;
+use crate::hot::sync::lock;
 
 /// The most problems of one kind that a limiter holds, and the most that it logs. Further ones are left out: a limiter
 /// with so many is wired wrongly in one way many times, and may be in another way as well.
 pub(crate) const SETUP_PROBLEMS_MAX: usize = 64;
 
 /// The setup problems that hold now, and those that were logged. Raised off the request path.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SetupProblems {
     inner: Mutex<Inner>,
 }
@@ -53,6 +54,14 @@ impl SetupProblems {
         }
     }
 
+    /// Raises the problem of a kind and subject, or ends it.
+    pub(crate) fn set(&self, kind: &'static str, subject: &str, problem: Option<SetupProblem>) {
+        match problem {
+            Some(problem) => self.raise(problem),
+            None => self.clear(kind, subject),
+        }
+    }
+
     /// Ends the problem of a kind and subject.
     pub(crate) fn clear(&self, kind: &'static str, subject: &str) {
         self.inner().held.retain(|held| held.kind() != kind || held.subject() != subject);
@@ -64,7 +73,7 @@ impl SetupProblems {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

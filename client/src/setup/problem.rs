@@ -106,7 +106,6 @@ impl SetupProblem {
     pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
 
     /// Returns the value of the metric label `problem`.
-    #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::UnknownBucket { .. } => Self::UNKNOWN_BUCKET,
@@ -123,7 +122,6 @@ impl SetupProblem {
     }
 
     /// Returns the bucket, zone, route or address at fault; empty where the limiter as a whole is.
-    #[must_use]
     pub fn subject(&self) -> &str {
         match self {
             Self::UnknownBucket { bucket, .. }

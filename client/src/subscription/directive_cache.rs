@@ -20,15 +20,15 @@ pub(crate) struct Version {
 }
 
 /// The directives that apply, from whichever aggregator they came.
-#[derive(Debug, Default)]
-pub(super) struct DirectiveCache {
+#[derive(Default)]
+pub(crate) struct DirectiveCache {
     board: Board,
     /// The controller that leads, of all messages received.
-    leader: Option<Leader>,
+    pub(super) leader: Option<Leader>,
     /// True until the first directive of this process replaces those that an earlier one saved.
-    is_restored: bool,
+    pub(crate) is_restored: bool,
     /// The state that was last saved.
-    pub(super) saved: Version,
+    pub(crate) saved: Version,
 }
 
 impl DirectiveCache {
@@ -57,19 +57,9 @@ impl DirectiveCache {
         self.leader = self.leader.max(leader);
     }
 
-    /// The controller that leads, of all messages received. Of a restored one only the epoch is known.
-    pub(super) const fn leader(&self) -> Option<Leader> {
-        self.leader
-    }
-
     /// The highest epoch of any message received or restored.
-    pub(super) fn epoch(&self) -> Option<Epoch> {
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
         Some(self.leader?.epoch)
-    }
-
-    /// Returns true while only restored directives apply.
-    pub(super) const fn is_restored(&self) -> bool {
-        self.is_restored
     }
 
     /// The epoch of restored directives, below which a new session accepts none.
@@ -151,13 +141,10 @@ mod tests {
         let mut cache = DirectiveCache::default();
         let buckets = vec![directive("a")];
         cache.restore(Directives { epoch: Some(Epoch(5)), buckets, ..Directives::default() }, &kills);
-        assert_eq!((cache.is_restored(), cache.restored_epoch()), (true, Some(Epoch(5))));
+        assert_eq!((cache.is_restored, cache.restored_epoch()), (true, Some(Epoch(5))));
         assert_eq!(cache.unsaved(&kills), None);
         cache.apply(&directive("b"));
-        assert_eq!(
-            (cache.is_restored(), cache.restored_epoch(), cache.epoch()),
-            (false, None, Some(Epoch(5)))
-        );
+        assert_eq!((cache.is_restored, cache.restored_epoch(), cache.epoch()), (false, None, Some(Epoch(5))));
         assert!(cache.unsaved(&kills).is_some());
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum Division {
 }
 
 /// The enforcement of one bucket: its mode, and its canary.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Stance<'a> {
     pub(super) mode: Mode,
     cohort: Cohort,
@@ -39,13 +39,12 @@ pub(super) struct Stance<'a> {
 }
 
 /// The kill switches that this instance knows, and its name, which decides on its side of a canary.
-#[derive(Debug)]
-pub(super) struct Enforcement {
+pub(crate) struct Enforcement {
     name: Name,
     pub(super) canary_by: CanaryBy,
     pub(super) kills: Kills,
     /// The kill switch of this process alone: it only observes.
-    pub(super) observes: bool,
+    pub(crate) observes: bool,
 }
 
 impl Enforcement {

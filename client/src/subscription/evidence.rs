@@ -14,7 +14,7 @@ use crate::responses::{Reported, Snapshot};
 const SIDES: [Side; 2] = [Side::Control, Side::Canary];
 
 /// Counts and responses that were not reported as evidence yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct EvidenceCollector {
     /// By the id of a bucket's default key: the decisions, by the side of their key.
     counts: Vec<BySide>,
@@ -23,18 +23,14 @@ pub(super) struct EvidenceCollector {
     /// By bucket and side: the responses collected so far.
     responses: HashMap<(usize, Side), Reported>,
     /// Where responses are observed elsewhere, by bucket and side: the responses beyond those of admitted requests.
-    surplus: Option<HashMap<(usize, Side), u64>>,
+    pub(super) surplus: Option<HashMap<(usize, Side), u64>>,
 }
 
 /// Decisions by the side of their key; of an instance that is on one side as a whole, all on the control side.
-#[derive(Clone, Copy, Debug, Default)]
-struct BySide {
-    control: Counts,
-    canary: Counts,
-}
+type BySide = [Counts; SIDES.len()];
 
 /// The responses of one bucket in one cohort, for metrics.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct BucketResponses {
     pub(crate) bucket: Bucket,
     /// The label of the cohort; empty outside of canary.
@@ -42,21 +38,7 @@ pub(crate) struct BucketResponses {
     pub(crate) responses: Snapshot,
 }
 
-impl BySide {
-    const fn of(&mut self, side: Side) -> &mut Counts {
-        match side {
-            Side::Control => &mut self.control,
-            Side::Canary => &mut self.canary,
-        }
-    }
-}
-
 impl EvidenceCollector {
-    /// Counts admitted requests without a recorded response as unobserved from now on.
-    pub(super) fn count_unobserved(&mut self) {
-        self.surplus.get_or_insert_default();
-    }
-
     /// Adds the decisions on a key.
     #[inline]
     pub(super) fn add(&mut self, table: &Table, places: &[KeyPlace], key: u32, new: Counts) {
@@ -67,7 +49,7 @@ impl EvidenceCollector {
         if self.counts.len() <= at {
             self.counts.resize(at + 1, BySide::default());
         }
-        let counts = self.counts[at].of(table.responses.side(key).unwrap_or(Side::Control));
+        let counts = &mut self.counts[at][table.responses.side(key).unwrap_or(Side::Control) as usize];
         *counts = counts.plus(new);
     }
 
@@ -85,7 +67,7 @@ impl EvidenceCollector {
         self.cohorts.resize(self.cohorts.len().max(id + 1), None);
         let before = std::mem::replace(&mut self.cohorts[id], cohort);
         let counts = table.default_key(id as u32).and_then(|key| self.counts.get_mut(key as usize));
-        let mut counts = counts.map(std::mem::take).unwrap_or_default();
+        let counts = counts.map(std::mem::take).unwrap_or_default();
         for side in SIDES {
             let collected = self.responses.entry((id, side)).or_default();
             let (failed, latency) = table.responses.since(id, side, collected);
@@ -95,9 +77,9 @@ impl EvidenceCollector {
                 continue;
             };
             let counts = match division {
-                Division::Whole(own) if own == side => counts.control,
+                Division::Whole(own) if own == side => counts[Side::Control as usize],
                 Division::Whole(_) => continue,
-                Division::ByKey(_) => *counts.of(side),
+                Division::ByKey(_) => counts[side as usize],
             };
             let outcomes = Outcomes {
                 offered: counts.offered,

@@ -65,7 +65,7 @@ impl Subscription {
     /// Records that the stream to an aggregator has ended.
     pub(crate) fn on_lost(&mut self, id: EndpointId, now: MonoTime) {
         if let Some(routing) = &mut self.routing {
-            routing.assignment.on_lost(now, id);
+            routing.assignment.liveness.on_lost(now, id);
         }
     }
 
@@ -97,14 +97,16 @@ impl Subscription {
         let established = if greets { self.established(id) } else { BTreeSet::new() };
         let unapplied = self.unapplied(id);
         let Some(session) = self.sessions.get_mut(id) else { return Report::default() };
-        let leader = self.directives.leader();
+        let leader = self.directives.leader;
         let mut report = Report {
             identity: greets.then(|| self.identity.clone()),
             established,
             modes: session.changed_modes(unapplied),
             time: Some(now),
             epoch: leader.map(|leader| leader.epoch),
-            controller: leader.filter(|_| leader != session.leader()).and_then(|leader| leader.instance),
+            controller: leader
+                .filter(|_| leader != session.sequence.leader())
+                .and_then(|leader| leader.instance),
             killed_locally: u32::from(self.enforcement.observes),
             subscriptions: subscribed.into_iter().map(|bucket| self.buckets[bucket].clone()).collect(),
             ..Report::default()
@@ -130,13 +132,16 @@ impl Subscription {
         report
     }
 
+    /// Returns true if an aggregator owns a bucket, as the only one owns all.
+    fn owns(&self, id: EndpointId, bucket: usize) -> bool {
+        self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(bucket) == Some(id))
+    }
+
     /// Returns the buckets of an aggregator whose directed mode is carried out only in part, because of a kill that
     /// the decision did not know.
     fn unapplied(&self, id: EndpointId) -> BTreeSet<Bucket> {
         let is_unapplied = |(at, bucket): &(usize, &Bucket)| {
-            let is_owner =
-                self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(*at) == Some(id));
-            let terms = self.directives.get(bucket).filter(|_| is_owner).map(Posted::terms);
+            let terms = self.directives.get(bucket).filter(|_| self.owns(id, *at)).map(Posted::terms);
             terms.is_some_and(|terms| self.enforcement.mode(bucket, terms) < terms.mode)
         };
         let buckets = self.buckets.iter().enumerate().filter(is_unapplied);
@@ -149,7 +154,7 @@ impl Subscription {
     /// client's traffic, and a share of the rest would look like all of it. Two reports can follow each other
     /// at once when a stream breaks or ends, and a rate over so little time is noise.
     fn is_measurement_due(&self, now: MonoTime, interval: Duration) -> bool {
-        let Some(at) = self.publisher.guards.measured() else { return true };
+        let Some(at) = self.publisher.guards.measured else { return true };
         self.routing.is_none() && now.since(at) >= interval / 2
     }
 
@@ -157,7 +162,7 @@ impl Subscription {
     fn report_evidence(&mut self, id: EndpointId, report: &mut Report) {
         let mut collected = Evidence::default();
         for (at, bucket) in self.buckets.iter().enumerate() {
-            if self.routing.as_ref().is_some_and(|routing| routing.assignment.owner(at) != Some(id)) {
+            if !self.owns(id, at) {
                 continue;
             }
             let posted = self.directives.get(bucket);
@@ -188,7 +193,7 @@ impl Subscription {
         kills.merge_drill(message.drill);
         session.acknowledge(message.echo, message.parent);
         let leader = message.leader();
-        if let Some((held, got)) = self.directives.leader().zip(leader) {
+        if let Some((held, got)) = self.directives.leader.zip(leader) {
             let name = || self.routing.as_ref().and_then(|routing| routing.assignment.name(id));
             let peer = || name().map_or("the aggregator".to_owned(), |name| format!("aggregator {name}"));
             if held.is_rival_of(got) {
@@ -202,7 +207,7 @@ impl Subscription {
             self.rejected += 1;
         }
         if let (Some(routing), Some(_)) = (&mut self.routing, message.parent) {
-            routing.assignment.on_live(now, id);
+            routing.assignment.liveness.on_live(now, id);
         }
         let mut changed = BTreeSet::new();
         if accepted.is_ok() {
@@ -229,9 +234,7 @@ impl Subscription {
         for (key, (_, standing)) in keys.into_iter().zip(standings) {
             let Some(key) = key.filter(|key| (*key as usize) < self.registry.keys().len()) else { continue };
             let at = self.table.keys.owner_of(key) as usize;
-            let is_owner =
-                self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id));
-            let Some(bucket) = self.buckets.get(at).filter(|_| is_owner) else { continue };
+            let Some(bucket) = self.buckets.get(at).filter(|_| self.owns(id, at)) else { continue };
             let posted = self.directives.get(bucket);
             let (enforcement, registry) = (&self.enforcement, &self.registry);
             let published = Published { id: at, bucket, posted, enforcement, registry };
@@ -242,10 +245,7 @@ impl Subscription {
     /// Returns the names that are held as established, for an aggregator that owns their buckets and may have
     /// restarted: those with the most requests.
     fn established(&self, id: EndpointId) -> BTreeSet<Key> {
-        let is_owned = |key: u32| {
-            let at = self.table.keys.owner_of(key) as usize;
-            self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id))
-        };
+        let is_owned = |key: u32| self.owns(id, self.table.keys.owner_of(key) as usize);
         let keys = (0..self.registry.keys().len() as u32)
             .filter(|key| self.publisher.names.of(*key).established && is_owned(*key));
         let mut keys: Vec<(u64, u32)> =
@@ -258,7 +258,7 @@ impl Subscription {
     /// Adds tokens that an aggregator grants, if that is the owner of the bucket.
     fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: Tokens) {
         let Some(at) = self.buckets.iter().position(|known| known == bucket) else { return };
-        if self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(at) == Some(id)) {
+        if self.owns(id, at) {
             self.publisher.guards.grant(&self.table, at as u32, tokens);
         }
     }
@@ -288,7 +288,7 @@ impl Subscription {
         let owner = self.routing.as_ref().and_then(|routing| routing.assignment.owner(bucket));
         let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else { return };
         let Some(whole) = session.stream.received.since(&self.buckets[bucket], 0) else { return };
-        if self.apply_of_owner(bucket, session.epoch(), whole) {
+        if self.apply_of_owner(bucket, session.sequence.epoch(), whole) {
             self.publish(bucket);
         }
     }

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_core::decision::{Mode, Reason};
-use plimsoll_core::directive::{Directives, Epoch, Posted};
+use plimsoll_core::directive::{Directives, Posted};
 use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::names::{Bucket, Key, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
@@ -56,7 +56,6 @@ use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 ///
 /// The [`Feed`](crate::Feed) carries its messages over a stream. A caller that carries them in some other way
 /// gets one from [`Limiter::without_transport`](crate::Limiter::without_transport).
-#[derive(Debug)]
 pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
@@ -66,8 +65,8 @@ pub struct Subscription {
     sessions: Sessions,
     /// With several aggregators; `None` with only one.
     routing: Option<Routing>,
-    directives: DirectiveCache,
-    enforcement: Enforcement,
+    pub(crate) directives: DirectiveCache,
+    pub(crate) enforcement: Enforcement,
     publisher: Publisher,
     evidence: EvidenceCollector,
     refusals: Refusals,
@@ -80,6 +79,12 @@ pub struct Subscription {
 }
 
 // === Set-up ===
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subscription").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
 
 impl Subscription {
     pub(crate) fn new(identity: Identity, table: Arc<Table>) -> Self {
@@ -120,7 +125,7 @@ impl Subscription {
 
     /// Counts admitted requests without a recorded response as unobserved in evidence.
     pub(crate) fn count_unobserved(&mut self) {
-        self.evidence.count_unobserved();
+        self.evidence.surplus.get_or_insert_default();
     }
 
     /// Lets at most `rate` requests/s of a bucket pass here until something is directed for it.
@@ -159,9 +164,7 @@ impl Subscription {
         self.publisher.set_time(now);
         // Directives may wait for names that the request path is about to use first, and in a canary that is divided by
         // key each new one has a side of its own.
-        if self.directives.is_restored()
-            || !self.publisher.cold_rates.is_empty()
-            || self.publisher.is_divided()
+        if self.directives.is_restored || !self.publisher.cold_rates.is_empty() || self.publisher.is_divided()
         {
             self.sync_names();
         }
@@ -169,7 +172,7 @@ impl Subscription {
         // does it.
         let interval = self.sessions.report_interval();
         let due = if self.routing.is_some() { interval } else { interval * 2 };
-        if self.publisher.guards.measured().is_some_and(|at| now.since(at) >= due) {
+        if self.publisher.guards.measured.is_some_and(|at| now.since(at) >= due) {
             self.sync_names();
             self.measure(now);
         }
@@ -242,24 +245,20 @@ impl Subscription {
 
     /// Raises the problem of a bucket that no policy names, or ends it.
     fn raise_unlisted(&self, bucket: &Bucket, posted: Option<&Posted>) {
-        let problems = &self.table.problems;
-        match posted.and_then(|posted| posted.terms().unlisted) {
-            Some(unlisted) => problems.raise(SetupProblem::UnknownBucket {
-                bucket: bucket.to_string(),
-                nearest: unlisted.nearest().map(str::to_owned),
-            }),
-            None => problems.clear(SetupProblem::UNKNOWN_BUCKET, bucket.as_str()),
-        }
+        let unlisted = posted.and_then(|posted| posted.terms().unlisted);
+        let problem = unlisted.map(|unlisted| SetupProblem::UnknownBucket {
+            bucket: bucket.to_string(),
+            nearest: unlisted.nearest().map(str::to_owned),
+        });
+        self.table.problems.set(SetupProblem::UNKNOWN_BUCKET, bucket.as_str(), problem);
     }
 
     /// Raises the problem of a bucket with quotas in a limiter without a store, or ends it.
     fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
-        let problems = &self.table.problems;
         let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
-        match quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none()) {
-            Some(_) => problems.raise(SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() }),
-            None => problems.clear(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str()),
-        }
+        let quotas = quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none());
+        let problem = quotas.map(|_| SetupProblem::QuotasWithoutStore { bucket: bucket.to_string() });
+        self.table.problems.set(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str(), problem);
     }
 
     /// Publishes the directive of a key that has just entered.
@@ -296,27 +295,12 @@ impl Subscription {
         self.buckets.iter().cloned().zip((0..).map(|id| self.refusals.of(&self.table, id))).collect()
     }
 
-    /// The highest epoch applied.
-    pub(crate) fn epoch(&self) -> Option<Epoch> {
-        self.directives.epoch()
-    }
-
     /// Returns how long ago the controller last counted a report of this zone, the waits of all hops
     /// included; `None` if it never did. Of several aggregators, the oldest among those that own a bucket.
     pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.sessions.upstream_age(now, |id| {
             self.routing.as_ref().is_none_or(|routing| routing.assignment.owns_any(id))
         })
-    }
-
-    /// Returns true if the kill switch of this process alone is set.
-    pub(crate) const fn observes(&self) -> bool {
-        self.enforcement.observes
-    }
-
-    /// Returns true while only directives that an earlier process saved are in force.
-    pub(crate) const fn is_restored(&self) -> bool {
-        self.directives.is_restored()
     }
 
     /// Returns the mode of a bucket on this instance, shadow while killed; `None` for a bucket that no policy names, and
@@ -360,10 +344,5 @@ impl Subscription {
     /// Returns the version of the kill generations; `None` if it is saved already.
     pub(crate) fn unsaved_kills(&self) -> Option<u64> {
         self.directives.unsaved_kills(&self.enforcement.kills)
-    }
-
-    /// Records that the state of this version is saved.
-    pub(crate) const fn on_saved(&mut self, version: Version) {
-        self.directives.saved = version;
     }
 }

@@ -18,7 +18,6 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const CONTROLLER_SILENT_AFTER: Duration = Duration::from_secs(3);
 
 /// The assignment of buckets, with the keys of each and the epoch of its directive.
-#[derive(Debug)]
 pub(super) struct Routing {
     pub(super) assignment: Assignment,
     /// By bucket id.
@@ -28,7 +27,7 @@ pub(super) struct Routing {
     checked_at: MonoTime,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct RoutedBucket {
     keys: Vec<u32>,
     /// The epoch of the directive in force.

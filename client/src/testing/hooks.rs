@@ -1,17 +1,18 @@
 //! The hooks of a table for tests: draws that follow a seed, and the directive of buckets that are declared later.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::rng::{Draw, DrawSource, ThreadRng};
+use crate::hot::sync::lock;
 use crate::hot::table::Table;
 
 /// The step of the seeded sequence (the golden ratio of 2^64).
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The hooks of one table. Without a [`ControlPlane`](super::ControlPlane) they change nothing.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Hooks {
     /// The state of the seeded sequence.
     seeded: OnceLock<AtomicU64>,
@@ -27,12 +28,12 @@ impl Hooks {
 
     /// Sets the directive of buckets that are declared from now on.
     pub(super) fn set_fallback(&self, word: DirectiveWord) {
-        *self.fallback.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
+        *lock(&self.fallback) = Some(word);
     }
 
     /// Returns the directive of a bucket that is being declared.
     pub(crate) fn fallback(&self) -> Option<DirectiveWord> {
-        *self.fallback.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.fallback)
     }
 }
 

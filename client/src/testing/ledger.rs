@@ -1,7 +1,7 @@
 //! The fake store of exact quotas: token buckets in memory under the virtual clock of a test.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use plimsoll_core::decision::Reason;
@@ -9,7 +9,8 @@ use plimsoll_core::names::Name;
 use plimsoll_core::quota::{Balance, OnStoreError, Quota, QuotaKey, Refill};
 use tokio::sync::watch;
 
-use crate::limiter::layered::{Asked, Exact, QuotaLeft, Taking};
+use crate::hot::sync::lock;
+use crate::limiter::layered::{Asked, Exact, QuotaLeft, Store, Taking};
 
 /// The store of one control plane. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -46,11 +47,6 @@ impl QuotaLedger {
         self.inner().is_failing = is_failing;
     }
 
-    /// Returns false while the store fails.
-    pub(crate) fn is_up(&self) -> bool {
-        !self.inner().is_failing
-    }
-
     /// Holds answers back, or sends them.
     pub(super) fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
@@ -61,8 +57,13 @@ impl QuotaLedger {
         self.inner().asked
     }
 
-    /// Returns the refusal that is remembered for one of these keys.
-    pub(crate) fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.inner)
+    }
+}
+
+impl Store for QuotaLedger {
+    fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
         let inner = self.inner();
         asked.iter().enumerate().find_map(|(at, of)| {
             of.quotas.iter().find_map(|quota| {
@@ -73,8 +74,7 @@ impl QuotaLedger {
         })
     }
 
-    /// Returns what is left of a quota that was asked for.
-    pub(crate) fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
+    fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
         let inner = self.inner();
         let (rate, now_ms) = (quota.rate, inner.now_ms());
         let balance = inner.balances.get(&id(quota, tenant))?.refilled(rate, now_ms);
@@ -82,9 +82,9 @@ impl QuotaLedger {
         Some(QuotaLeft { quota: Arc::clone(quota), remaining: balance.tokens, reset })
     }
 
-    /// Takes the cost of a request from all quotas of all its keys, or from none. Answers at once for quotas with leases,
+    /// Answers at once for quotas with leases,
     /// as if one were held. A request that does not wait follows the policies of other quotas.
-    pub(crate) fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
+    fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
         let has_leases = asked.iter().all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
         let exact = self.inner().take(asked, waits || has_leases);
         if has_leases || !waits {
@@ -98,8 +98,8 @@ impl QuotaLedger {
         }))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_up(&self) -> bool {
+        !self.inner().is_failing
     }
 }
 

@@ -106,5 +106,6 @@ mod tests;
 
 pub use error::RuleError;
 pub(crate) use hooks::{Draws, Hooks};
+#[cfg(test)]
 pub(crate) use ledger::QuotaLedger;
 pub use plane::{ControlPlane, Decisions, KEYS_MAX};

@@ -1,7 +1,7 @@
 //! The control plane of a test: rules by bucket, published to a limiter as a feed publishes directives.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use plimsoll_core::decision::{Reason, WaitClass};
@@ -14,8 +14,8 @@ use super::error::RuleError;
 use super::ledger::QuotaLedger;
 use super::rule::{Rule, VirtualLimit};
 use crate::hot::directive_word::DirectiveWord;
+use crate::hot::sync::lock;
 use crate::hot::table::{BucketPlace, Table};
-use crate::limiter::layered::Store;
 use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
 
 /// The number of keys of a limiter for tests; further tenants share their bucket's default class.
@@ -73,12 +73,11 @@ impl ControlPlane {
         let table = Table::new(KEYS_MAX, 0, seed);
         table.hooks.seed(seed);
         let ledger = QuotaLedger::default();
-        table.layered.set_store(Store::Fake(ledger.clone()));
+        table.layered.set_store(ledger.clone());
         Self { limiter: Limiter { table: Arc::new(table), control: None }, state: Arc::default(), ledger }
     }
 
     /// Returns the limiter, for the service under test.
-    #[must_use]
     pub fn limiter(&self) -> Limiter {
         self.limiter.clone()
     }
@@ -226,7 +225,6 @@ impl ControlPlane {
     }
 
     /// Returns the questions that the store of quotas was asked.
-    #[must_use]
     pub fn quota_requests(&self) -> u64 {
         self.ledger.asked()
     }
@@ -271,7 +269,7 @@ impl ControlPlane {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

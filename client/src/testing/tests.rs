@@ -76,40 +76,6 @@ fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
     assert_ne!(run(8, ways[0]), first);
 }
 
-#[cfg(feature = "middleware")]
-#[tokio::test]
-async fn middleware_decides_like_a_handle_with_the_same_seed() {
-    use std::convert::Infallible;
-
-    use bytes::Bytes;
-    use http::{Response, StatusCode};
-    use http_body_util::Empty;
-    use tower::{Layer, ServiceExt, service_fn};
-
-    use crate::middleware::{PlimsollLayer, Rule, Rules, Tenant};
-
-    let plane = ControlPlane::new(7);
-    plane.drop_share("orders", 0.3).unwrap();
-    let tenant = Tenant::constant("acme").unwrap();
-    let rules = Rules::new(&plane.limiter(), tenant, [Rule::otherwise("orders")]).unwrap();
-    let service =
-        PlimsollLayer::new(rules).either_body().layer(service_fn(|_: http::Request<Empty<Bytes>>| {
-            std::future::ready(Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new())))
-        }));
-    let mut by_middleware = Vec::new();
-    for _ in 0..500 {
-        let response = service.clone().oneshot(http::Request::new(Empty::new())).await.unwrap();
-        by_middleware.push(response.status() == StatusCode::OK);
-    }
-    let same = ControlPlane::new(7);
-    same.drop_share("orders", 0.3).unwrap();
-    let limiter = same.limiter();
-    let check = |_| limiter.check(&Request::new("orders", "acme")).is_admit();
-    let by_handle: Vec<bool> = (0..500).map(check).collect();
-    assert_eq!(by_middleware, by_handle);
-    assert_eq!(plane.counts("orders").unwrap(), same.counts("orders").unwrap());
-}
-
 #[test]
 fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
     let plane = ControlPlane::new(7);

@@ -23,8 +23,6 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::parent::Fleet;
-
 const REQUESTS: usize = 20_000;
 const KEY: CoinKey = CoinKey::from_bytes(*b"16 random bytes.");
 const COHERENCE: Coherence = Coherence { key: KEY, salt: 7 };
@@ -113,28 +111,4 @@ async fn two_hops_admit_as_many_as_the_strictest() {
     assert_eq!(admitted, traces.iter().filter(passes).count(), "exactly those that 0.5 admits");
     // And those are half of them: 8 standard deviations of 70.7.
     assert!((9_434..=10_566).contains(&admitted), "{admitted}");
-}
-
-#[tokio::test]
-async fn requests_without_a_trace_are_drawn_at_every_hop() {
-    let admitted = pass_both((0..REQUESTS).map(|_| Request::get("/orders/7").body(()).unwrap())).await;
-    // 0.7 * 0.5, and 8 standard deviations of 67.5; with one draw for both hops it would be 10,000.
-    assert!((6_460..=7_540).contains(&admitted), "{admitted}");
-}
-
-/// The draw key reaches independent limiters over the real protocol.
-#[tokio::test(flavor = "multi_thread")]
-async fn draw_key_of_the_fleet_reaches_every_limiter() {
-    let (one, other) = (Fleet::start(&["b"]).await, Fleet::start(&["b"]).await);
-    let values = Values { ratio: Some(ratio(5)), ..Values::default() };
-    for fleet in [&one, &other] {
-        fleet.direct_values("b", terms(), &[("default", values)]).await;
-    }
-    let key = COHERENCE.draw_key();
-    for id in 1..=1_000 {
-        let trace = TraceId::new(id);
-        let admits = |fleet: &Fleet| fleet.limiter.check(&Asked::new("b", "acme").trace(trace)).is_admit();
-        let due = !coin::refuses(ratio(5), key.draw(trace.unwrap()));
-        assert_eq!((admits(&one), admits(&other)), (due, due), "{id}");
-    }
 }

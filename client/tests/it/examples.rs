@@ -21,9 +21,6 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::parent::{ALL, Aggregator};
 
-/// The examples that serve until a signal.
-const SERVERS: [&str; 3] = ["axum", "testing", "tonic"];
-
 /// A running example.
 struct Running {
     process: Child,
@@ -126,22 +123,4 @@ async fn tonic_example_refuses_as_directed() {
     drop(channel);
     assert_eq!(example.stop().await, "stopped, 0 decisions unreported");
     aggregator.counted("health", "default", Counts { offered: 2, dropped: 1, ..Counts::ZERO }).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn wrong_environment_ends_an_example_with_an_error_that_main_prints_as_text() {
-    for name in SERVERS {
-        let mut command = tokio::process::Command::new(binary(name));
-        command
-            .env("PLIMSOLL_AGGREGATOR", "http://aggregator.example:7410")
-            .env("SHOP_LISTEN", "127.0.0.1:0");
-        let output = command.output().await.unwrap();
-        assert!(!output.status.success(), "{name}");
-        let text = String::from_utf8(output.stderr).unwrap();
-        let error =
-            text.lines().find(|line| line.starts_with("Error: ")).unwrap_or_else(|| panic!("{name}: {text}"));
-        // The text of the error, not the fields of its type.
-        assert!(error.contains("plaintext") && error.contains("https://"), "{name}: {error}");
-        assert!(!error.contains("BuildError") && !error.contains(" { "), "{name}: {error}");
-    }
 }

@@ -5,8 +5,6 @@ mod allocations;
 #[cfg(test)]
 mod coherent;
 #[cfg(test)]
-mod contract;
-#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod exports;
@@ -14,8 +12,6 @@ mod exports;
 mod flood;
 #[cfg(test)]
 mod hot_path;
-#[cfg(test)]
-mod layers;
 #[cfg(test)]
 mod lifecycle;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 mod file;
 mod snapshot;
 
-pub(crate) use file::{CacheFile, Restored};
+pub(crate) use file::CacheFile;
 #[cfg(test)]
 pub(crate) use snapshot::write;
 pub(crate) use snapshot::{BUCKETS_MAX, Owner};

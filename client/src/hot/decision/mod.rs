@@ -77,7 +77,10 @@ impl Table {
                 row.count(refused);
                 verdict(refused, word, Reason::ClusterOverload, ctx.draws.draw().other())
             }
-            _ => self.decide_by(target, 1, Some(drawn), ctx),
+            _ => {
+                let (outcome, jitter) = self.count_by(target, 1, Some(drawn), ctx);
+                verdict(outcome.is_refusal(), word, word.reason(outcome), jitter)
+            }
         }
     }
 
@@ -148,21 +151,7 @@ impl Table {
         (outcome, draw.other())
     }
 
-    /// Decides for a request that counts as `cost` requests, or by the caller's draw: by one independent
-    /// draw, as a whole.
-    pub(crate) fn decide_by(
-        &self,
-        target: Target,
-        cost: u32,
-        drawn: Option<u32>,
-        ctx: DecideCtx<'_, impl DrawSource>,
-    ) -> Verdict {
-        let (outcome, jitter) = self.count_by(target, cost, drawn, ctx);
-        let word = target.word();
-        verdict(outcome.is_refusal(), word, word.reason(outcome), jitter)
-    }
-
-    /// Decides and counts as [`decide_by`](Self::decide_by). Returns the outcome, and the jitter of the wait.
+    /// Decides by a draw and counts. Returns the outcome, and the jitter of the wait.
     #[inline]
     fn count_by(
         &self,
@@ -191,14 +180,13 @@ impl Table {
     ) -> (Outcome, Option<u32>) {
         let word = target.word();
         if by_coin {
-            return (if word.is_enforced() { Outcome::Dropped } else { Outcome::WouldDropped }, None);
+            return (Outcome::by_coin(word), None);
         }
         if !word.is_guarded() {
             return (Outcome::Admitted, None);
         }
         match self.take(target, cost, counters) {
-            None if word.is_enforced() => (Outcome::GuardDropped, None),
-            None => (Outcome::WouldGuardDropped, None),
+            None => (Outcome::by_guard(word), None),
             taken => (Outcome::Admitted, taken),
         }
     }

@@ -11,7 +11,7 @@ use crate::hot::thread_counters::{CounterBlock, Outcome};
 use crate::limiter::Decided;
 
 /// One of several keys of a request.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Part {
     target: Target,
     /// The number of requests that the request counts as; 0 to decide without counting.
@@ -101,9 +101,5 @@ impl Table {
 
 /// Returns the outcome of a key's coin alone.
 fn of_coin(target: Target, drawn: u32) -> Outcome {
-    match (target.word().refuses(drawn), target.word().is_enforced()) {
-        (true, true) => Outcome::Dropped,
-        (true, false) => Outcome::WouldDropped,
-        (false, _) => Outcome::Admitted,
-    }
+    if target.word().refuses(drawn) { Outcome::by_coin(target.word()) } else { Outcome::Admitted }
 }

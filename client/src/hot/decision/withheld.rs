@@ -11,6 +11,18 @@ use crate::hot::thread_counters::Outcome;
 use crate::limiter::Decided;
 
 impl Outcome {
+    /// Returns the outcome of a refusal by the coin.
+    #[inline]
+    pub(super) const fn by_coin(word: DirectiveWord) -> Self {
+        if word.is_enforced() { Self::Dropped } else { Self::WouldDropped }
+    }
+
+    /// Returns the outcome of a refusal by the guard.
+    #[inline]
+    pub(super) const fn by_guard(word: DirectiveWord) -> Self {
+        if word.is_enforced() { Self::GuardDropped } else { Self::WouldGuardDropped }
+    }
+
     /// Returns the decision with this outcome by a key's directive.
     #[inline]
     pub(super) fn decided(self, word: DirectiveWord, jitter: u32) -> Decided {
@@ -73,13 +85,10 @@ impl Table {
     /// Applies guard and headroom after the coin as they are for one request, and takes no token.
     pub(super) fn guard_without_taking(&self, target: Target, by_coin: bool) -> Outcome {
         let word = target.word();
-        let by_guard = !by_coin && !self.has_tokens(target, 1);
-        match (by_coin, by_guard, word.is_enforced()) {
-            (true, _, true) => Outcome::Dropped,
-            (true, _, false) => Outcome::WouldDropped,
-            (_, true, true) => Outcome::GuardDropped,
-            (_, true, false) => Outcome::WouldGuardDropped,
-            _ => Outcome::Admitted,
+        match by_coin {
+            true => Outcome::by_coin(word),
+            false if !self.has_tokens(target, 1) => Outcome::by_guard(word),
+            false => Outcome::Admitted,
         }
     }
 }

@@ -18,12 +18,12 @@ const RESERVE: u32 = 16;
 const DISPLACED_BY: u32 = 2;
 
 /// The recent activity of each id, in 32 bytes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Eviction {
     keys: Vec<Activity>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Activity {
     /// Requests counted up to the last sweep.
     seen: u64,
@@ -35,7 +35,7 @@ struct Activity {
 
 /// A key that may be evicted, and the requests counted for its id so far. Those refused from the memory of a quota count:
 /// a tenant that asks on is not idle.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) id: u32,
     pub(crate) asked: u64,

@@ -17,7 +17,6 @@ pub(super) enum State {
 }
 
 /// Every id that was ever assigned. All room is allocated at the start.
-#[derive(Debug)]
 pub(super) struct Ids {
     max: u32,
     /// By id.
@@ -26,7 +25,7 @@ pub(super) struct Ids {
     queued: Vec<bool>,
     /// Released ids, in order; some may have been revived since.
     released: VecDeque<u32>,
-    log: Log,
+    pub(super) log: Log,
     /// The log that is not in use, or none while the reader has it.
     spare: Option<Log>,
 }
@@ -42,13 +41,6 @@ impl Ids {
             log: Log::new(room),
             spare: Some(Log::new(room)),
         }
-    }
-
-    /// Returns the bytes for `max` ids.
-    #[cfg(test)]
-    #[cfg(not(feature = "loom"))]
-    pub(super) fn bytes_for(max: usize) -> usize {
-        max * (size_of::<State>() + size_of::<bool>() + size_of::<u32>()) + 2 * Log::bytes_for(max)
     }
 
     /// Returns the state of an id; `None` if it was never assigned.
@@ -114,11 +106,6 @@ impl Ids {
                 self.released.push_back(id);
             }
         }
-    }
-
-    /// True if the event of a name can be logged without an allocation.
-    pub(super) fn has_room(&self, name: &str) -> bool {
-        self.log.has_room(name)
     }
 
     /// Returns the log, and continues with an empty one.

@@ -26,7 +26,7 @@ pub(crate) enum Event<'a> {
 }
 
 /// Events in order, with a room that is allocated at the start.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Log {
     events: Vec<Logged>,
     /// The inserted names, one after the other.
@@ -34,7 +34,7 @@ pub(crate) struct Log {
 }
 
 /// An event; the bytes of an inserted name follow those of the names before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Logged {
     Inserted { id: u32, owner: u32, bytes: u8 },
     Revived(u32),
@@ -43,19 +43,8 @@ enum Logged {
 impl Log {
     /// Makes a log beside a table of `ids` ids.
     pub(crate) fn new(ids: usize) -> Self {
-        let names = Self::names_for(ids);
+        let names = ids.clamp(NAMES_MIN, NAMES_MAX);
         Self { events: Vec::with_capacity(names), names: String::with_capacity(names * NAME_BYTES) }
-    }
-
-    fn names_for(ids: usize) -> usize {
-        ids.clamp(NAMES_MIN, NAMES_MAX)
-    }
-
-    /// Returns the bytes of a log beside a table of `ids` ids.
-    #[cfg(test)]
-    #[cfg(not(feature = "loom"))]
-    pub(crate) fn bytes_for(ids: usize) -> usize {
-        Self::names_for(ids) * (size_of::<Logged>() + NAME_BYTES)
     }
 
     /// True if the event of a name can be added without an allocation.

@@ -48,7 +48,6 @@ const OFTEN: u32 = 8;
 
 /// An interner of (owner, name) pairs with a fixed number of ids. The fields that a lookup reads come first, in
 /// one cache line.
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Interner {
     slots: Slots,
@@ -121,16 +120,6 @@ impl Interner {
         Self { reserved: u32::try_from(reserved).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Returns the bytes of an interner for `ids` names. For each id: 32 to 64 for the slots, 14 for its
-    /// slot, its pins, its state and the queue of released ids, up to 88 for the logs, which have room for
-    /// 4,096 names, and, up to 65,536 ids, 4 to 8 for the sketch.
-    #[cfg(test)]
-    #[cfg(not(feature = "loom"))]
-    pub(crate) fn bytes_for(ids: usize) -> usize {
-        let sketch = frequency::slots_for(ids) * 4;
-        Slots::slots_for(ids) * 16 + ids * (4 + 4 + 4) + Ids::bytes_for(ids) + sketch
-    }
-
     /// Looks up what a caller sent under `owner`, on the request path. A new name gets an id at once while half of
     /// the ids are free, and after that only if it is frequent. A name that is found needs no validation:
     /// inserted names are valid, and those with escapes are not found.
@@ -196,7 +185,7 @@ impl Interner {
             return Lookup::Full;
         }
         let Some(mut ids) = self.try_lock() else { return Lookup::Busy };
-        if !ids.has_room(name) {
+        if !ids.log.has_room(name) {
             return Lookup::Busy;
         }
         let found = self.insert(&mut ids, hash, owner, name);

@@ -13,7 +13,7 @@ use crate::hot::table::Table;
 #[derive(Debug)]
 pub(crate) struct Pin {
     table: Arc<Table>,
-    key: u32,
+    pub(crate) key: u32,
 }
 
 impl Interner {
@@ -28,7 +28,7 @@ impl Interner {
     pub(crate) fn try_pin(&self, owner: u32, name: &str) -> Lookup {
         match self.try_lock() {
             Some(_) if self.capacity().free == 0 => Lookup::Full,
-            Some(mut ids) if ids.has_room(name) => self.insert_pinned(&mut ids, owner, name),
+            Some(mut ids) if ids.log.has_room(name) => self.insert_pinned(&mut ids, owner, name),
             _ => Lookup::Busy,
         }
     }
@@ -61,10 +61,6 @@ impl Pin {
     pub(crate) fn new(table: &Arc<Table>, bucket: u32, tenant: &str) -> Option<Self> {
         let key = table.keys.pin(bucket, tenant)?;
         Some(Self { table: Arc::clone(table), key })
-    }
-
-    pub(crate) const fn key(&self) -> u32 {
-        self.key
     }
 }
 

@@ -28,12 +28,11 @@ const FINGERPRINT: u64 = 4 | LIVE;
 type Slot = [AtomicU64; 2];
 
 /// The slots of an interner. A slot is 16 bytes: four of them share a cache line.
-#[derive(Debug)]
 pub(crate) struct Slots {
     slots: Vec<Slot>,
     /// The largest distance of a name from its home, at which a probe for an absent name ends once all slots
     /// have had names.
-    farthest: AtomicU32,
+    pub(super) farthest: AtomicU32,
 }
 
 /// The place of a name, as a writer finds it.
@@ -136,12 +135,5 @@ impl Slots {
     /// Removes the name of a slot.
     pub(crate) fn vacate(&self, slot: u32) {
         self.at(slot)[0].store(VACANT, Ordering::Relaxed);
-    }
-
-    /// Returns the largest distance of a name from its home.
-    #[cfg(test)]
-    #[cfg(not(feature = "loom"))]
-    pub(crate) fn farthest(&self) -> u32 {
-        self.farthest.load(Ordering::Relaxed)
     }
 }

@@ -52,21 +52,21 @@ pub(crate) struct Counters {
 
 /// The counters of one slot. Either one thread owns them and updates them with a load and a store, or all
 /// threads without a slot share them and need read-modify-write operations.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct CounterBlock<'a> {
     counters: &'a Counters,
     /// The place of the first key.
     first: usize,
-    is_shared: bool,
+    pub(crate) is_shared: bool,
 }
 
 /// The often touched counters of one key, for the thread that owns them: no other thread writes between its
 /// loads and stores.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct CounterRow<'a>(&'a OftenCounters);
 
 /// The coin and the tokens of one key, for the thread that owns them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct KeyState<'a>(&'a StateWords);
 
 impl CounterRow<'_> {
@@ -97,11 +97,11 @@ impl KeyState<'_> {
     #[inline]
     pub(crate) fn take(self, refill: u16, one: bool) -> bool {
         let [_, tokens] = self.0;
-        let batch = TokenBatch::from_bits(tokens.load(Ordering::Relaxed));
+        let batch = TokenBatch(tokens.load(Ordering::Relaxed));
         if batch.left(refill) == 0 {
             return !one;
         }
-        tokens.store(batch.less(one).to_bits(), Ordering::Relaxed);
+        tokens.store(batch.less(one).0, Ordering::Relaxed);
         true
     }
 }
@@ -127,11 +127,6 @@ impl Counters {
 }
 
 impl<'a> CounterBlock<'a> {
-    #[inline]
-    pub(crate) const fn is_shared(self) -> bool {
-        self.is_shared
-    }
-
     /// Returns the place of a key. Every id is below the number of keys.
     #[inline]
     fn place(self, key: u32) -> usize {
@@ -181,26 +176,23 @@ impl<'a> CounterBlock<'a> {
     /// request is still refused with the ratio's probability, but the two decisions are correlated.
     #[inline]
     pub(crate) fn with_coin<R>(self, key: u32, f: impl FnOnce(&mut Dither) -> R) -> R {
-        let Some([word, _]) = self.counters.states.get(self.place(key)) else {
-            return f(&mut Dither::default());
-        };
-        let mut state = Dither::from_bits(word.load(Ordering::Relaxed));
-        let result = f(&mut state);
-        word.store(state.to_bits(), Ordering::Relaxed);
-        result
+        match self.counters.states.get(self.place(key)) {
+            Some(state) => KeyState(state).with_coin(f),
+            None => f(&mut Dither::default()),
+        }
     }
 
     /// Returns the token batch of a key.
     #[inline]
     pub(crate) fn batch(self, key: u32) -> TokenBatch {
-        TokenBatch::from_bits(self.tokens(key).map_or(0, |word| word.load(Ordering::Relaxed)))
+        TokenBatch(self.tokens(key).map_or(0, |word| word.load(Ordering::Relaxed)))
     }
 
     /// Stores the token batch of a key. Only for the thread that owns the counters.
     #[inline]
     pub(crate) fn set_batch(self, key: u32, batch: TokenBatch) {
         if let Some(word) = self.tokens(key) {
-            word.store(batch.to_bits(), Ordering::Relaxed);
+            word.store(batch.0, Ordering::Relaxed);
         }
     }
 

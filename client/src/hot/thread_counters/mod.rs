@@ -16,15 +16,16 @@ pub(crate) use passes::Passes;
 pub(crate) use quotas::QuotaOutcome;
 pub(crate) use token_batch::TokenBatch;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use plimsoll_core::report::Counts;
 use quotas::QuotaCounters;
 
+use crate::hot::sync::lock;
+
 /// Every counter block of one limiter. The blocks of thread slots are allocated at the start, so that a
 /// thread's first decision allocates nothing. The fields that a decision reads come first, in one cache
 /// line.
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct ThreadCounters {
     slots: usize,
@@ -59,7 +60,7 @@ impl ThreadCounters {
     /// Adds a block for a shard. Its counts are kept when the shard is dropped.
     pub(crate) fn add_shard(&self) -> Arc<Counters> {
         let block = Arc::new(Counters::new(self.of_slots.keys, 1));
-        self.shards.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&block));
+        lock(&self.shards).push(Arc::clone(&block));
         block
     }
 
@@ -69,7 +70,6 @@ impl ThreadCounters {
     }
 
     /// Counts `n` requests that an exact quota refused, or would have.
-    #[cfg_attr(not(test), allow(dead_code))] // without the feature of exact quotas
     pub(crate) fn count_quota(&self, key: u32, outcome: QuotaOutcome, n: u32) {
         self.quotas.add(key, outcome, n);
     }
@@ -91,7 +91,7 @@ impl ThreadCounters {
         for slot in 0..self.slots_used() {
             sum = f(sum, self.of_slots.block(slot));
         }
-        let shards = self.shards.lock().unwrap_or_else(PoisonError::into_inner);
+        let shards = lock(&self.shards);
         shards.iter().fold(sum, |sum, shard| f(sum, shard.block(0)))
     }
 }

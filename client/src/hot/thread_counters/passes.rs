@@ -23,7 +23,6 @@ impl Pass {
     pub const ALL: [Self; 4] = [Self::NoRule, Self::Unlimited, Self::Preflight, Self::CountedBefore];
 
     /// Returns the value of the metric label `reason`.
-    #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
             Self::NoRule => "no_rule",
@@ -35,12 +34,11 @@ impl Pass {
 }
 
 /// The counters of one thread, by reason.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(align(64))]
 struct Line([AtomicU64; Pass::ALL.len()]);
 
 /// The counters of one limiter: a line for each thread slot, and one that all other threads share.
-#[derive(Debug)]
 pub(crate) struct Passes {
     lines: Box<[Line]>,
 }

@@ -9,7 +9,6 @@ use crate::hot::sync::{AtomicU64, Ordering, zeroed};
 
 /// The outcome of an exact quota. The coin's own outcome is counted beside it, except for a repeated refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), allow(dead_code))] // without the feature of exact quotas
 pub(crate) enum QuotaOutcome {
     /// Refused by the store, after coin and guard let the request pass.
     Dropped,
@@ -23,7 +22,6 @@ pub(crate) enum QuotaOutcome {
 type QuotaCells = [AtomicU64; 3];
 
 /// The counters of all keys, allocated with the first count.
-#[derive(Debug)]
 pub(super) struct QuotaCounters {
     keys: usize,
     cells: OnceLock<Vec<QuotaCells>>,

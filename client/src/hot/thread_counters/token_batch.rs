@@ -3,7 +3,7 @@
 /// Tokens that a thread took from a guard's pool in advance: the tokens used in all, the tokens left, and the
 /// refill that they belong to. After another refill, none are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TokenBatch(u64);
+pub(crate) struct TokenBatch(pub(super) u64);
 
 impl TokenBatch {
     /// The largest number of tokens taken at once.
@@ -11,14 +11,6 @@ impl TokenBatch {
     /// The position of the tokens used, for a counter that is only added to.
     pub(super) const USED: u32 = 32;
     const LEFT: u32 = 16;
-
-    pub(super) const fn from_bits(bits: u64) -> Self {
-        Self(bits)
-    }
-
-    pub(super) const fn to_bits(self) -> u64 {
-        self.0
-    }
 
     /// Returns the tokens left of refill number `refill`.
     #[inline]

@@ -17,7 +17,6 @@ use crate::limiter::{Decided, Limiter, Request};
 pub(crate) type Each<T> = SmallVec<[T; 8]>;
 
 /// A key with quotas.
-#[derive(Debug)]
 struct WithQuotas<'a> {
     /// The index of the key in the request.
     at: usize,

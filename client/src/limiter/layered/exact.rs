@@ -1,6 +1,5 @@
 //! The question to the exact layer, and its answer.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use plimsoll_core::decision::Reason;
 use plimsoll_core::quota::Quota;
 
 /// The quotas of one key of a request, and the tokens that the request costs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     /// The quotas of the bucket.
     pub(crate) quotas: &'a [Arc<Quota>],
@@ -59,12 +58,3 @@ pub(crate) enum Taking {
 
 /// The answer of a store that was asked.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Exact> + Send>>;
-
-impl fmt::Debug for Taking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ready(exact) => f.debug_tuple("Ready").field(exact).finish(),
-            Self::Asking(_) => f.write_str("Asking"),
-        }
-    }
-}

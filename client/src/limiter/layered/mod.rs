@@ -36,10 +36,9 @@ use crate::hot::thread_counters::QuotaOutcome;
 pub(crate) type QuotaTally = [u64; 5];
 
 /// The exact layer of a limiter.
-#[derive(Debug)]
 pub(crate) struct Layered {
     /// The store; unset where quotas are not enforced.
-    store: OnceLock<Store>,
+    store: OnceLock<Box<dyn Store>>,
     /// The refusals of each bucket: for metrics, which the counts of keys do not tell apart.
     tallies: Box<[[AtomicU64; 5]]>,
 }
@@ -51,14 +50,13 @@ impl Layered {
     }
 
     /// Sets the store, once.
-    #[cfg_attr(not(any(feature = "quota", feature = "testing")), allow(dead_code))]
-    pub(crate) fn set_store(&self, store: Store) {
-        let _ = self.store.set(store);
+    pub(crate) fn set_store(&self, store: impl Store + 'static) {
+        let _ = self.store.set(Box::new(store));
     }
 
     /// Returns the store, if there is one.
-    pub(crate) fn store(&self) -> Option<&Store> {
-        self.store.get()
+    pub(crate) fn store(&self) -> Option<&dyn Store> {
+        self.store.get().map(|store| &**store)
     }
 
     /// Returns the refusals of a bucket by its quotas.
@@ -94,6 +92,8 @@ impl Limiter {
     #[must_use]
     pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
         let quotas = self.table.quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;
-        self.table.layered.store()?.left(&quotas, &name_of(request.tenant))
+        let (store, tenant) = (self.table.layered.store()?, name_of(request.tenant));
+        let left = quotas.iter().filter_map(|quota| store.left(quota, &tenant));
+        left.min_by_key(|left| left.remaining)
     }
 }

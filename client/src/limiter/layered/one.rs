@@ -1,6 +1,5 @@
 //! The layered decision about a request of one key.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +15,7 @@ use crate::limiter::Decided;
 use crate::limiter::handles::thread_ctx;
 
 /// A request of one key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) target: Target,
     pub(crate) bucket: u32,
@@ -33,7 +32,6 @@ impl Subject<'_> {
 }
 
 /// A decision, or the question to the store on its way.
-#[derive(Debug)]
 pub(crate) enum Step {
     Decided(Decided),
     Asking(Asking),
@@ -52,7 +50,7 @@ impl Step {
 /// A request that coin and guard admit, while the store is asked. Dropping it leaves the request counted as admitted,
 /// and what the store has debited is spent.
 pub(crate) struct Asking {
-    table: Arc<Table>,
+    pub(crate) table: Arc<Table>,
     subject: Subject<'static>,
     /// The decision of coin and guard.
     decided: Option<Decided>,
@@ -72,15 +70,9 @@ impl Future for Asking {
     }
 }
 
-impl fmt::Debug for Asking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").field("subject", &self.subject).finish_non_exhaustive()
-    }
-}
-
 /// Returns the name by which the quotas of a tenant are kept: that of the class `default` for an empty one. A tenant
 /// without room in the table has a quota of its own all the same.
-pub(in crate::limiter) fn name_of(tenant: &str) -> Encoded<'_> {
+pub(crate) fn name_of(tenant: &str) -> Encoded<'_> {
     Encoded::of(tenant).unwrap_or(Encoded::Plain(DEFAULT_TENANT))
 }
 

@@ -1,14 +1,15 @@
 //! Counters of the exact layer, exported as metrics.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_core::quota::{OnStoreError, Quota};
 use plimsoll_core::stats::metrics::Durations;
 
 use super::store::Failure;
+use crate::hot::sync::lock;
 
 /// The upper bounds of the times of calls in seconds; one more bin is for longer ones.
 const CALL_SECONDS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0];
@@ -20,11 +21,11 @@ const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
 const _: () = assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
 
 /// Counters and the histogram of calls.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Figures {
     granted: AtomicU64,
     refused: AtomicU64,
-    failures: [AtomicU64; Failure::ALL.len()],
+    failures: [AtomicU64; Failure::WORDS.len()],
     degraded: [AtomicU64; POLICIES.len()],
     late: AtomicU64,
     given: AtomicU64,
@@ -65,26 +66,20 @@ impl Figures {
 
     /// Counts a call without an answer.
     pub(super) fn failed(&self, failure: Failure) {
-        if let Some(counter) = self.failures.get(failure as usize) {
-            add(counter, 1);
-        }
+        add(&self.failures[failure as usize], 1);
     }
 
     /// Counts the time of a call.
     pub(super) fn took(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bin = CALL_SECONDS.partition_point(|bound| *bound < seconds);
-        if let Some(counter) = self.bins.get(bin) {
-            add(counter, 1);
-        }
+        add(&self.bins[bin], 1);
         add(&self.micros, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// Counts a decision without the store.
     pub(super) fn degraded(&self, policy: OnStoreError) {
-        if let Some(counter) = self.degraded.get(policy as usize) {
-            add(counter, 1);
-        }
+        add(&self.degraded[policy as usize], 1);
     }
 
     /// Counts an answer that came too late.
@@ -102,7 +97,7 @@ impl Figures {
         if tokens == 0 {
             return;
         }
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = lock(&self.lost);
         let is_known = lost.contains_key(quota.name.as_str()) || lost.len() < LOST_NAMES_MAX;
         let name = if is_known { quota.name.as_str() } else { OTHER };
         let sum = lost.entry(name.to_owned()).or_default();
@@ -111,9 +106,9 @@ impl Figures {
 
     /// Returns the counters, with the state of the store and of the book.
     pub(super) fn counters(&self, is_up: bool, (keys, leased): (usize, u64)) -> StoreCounters {
-        let failures = Failure::ALL.iter().zip(&self.failures);
+        let failures = Failure::WORDS.into_iter().zip(&self.failures);
         let mut requests = vec![("granted", get(&self.granted)), ("refused", get(&self.refused))];
-        requests.extend(failures.map(|(failure, counter)| (failure.as_str(), get(counter))));
+        requests.extend(failures.map(|(failure, counter)| (failure, get(counter))));
         let mut count = 0;
         let buckets = CALL_SECONDS.iter().zip(&self.bins).map(|(bound, counter)| {
             count += get(counter);
@@ -126,7 +121,7 @@ impl Figures {
             degraded: POLICIES.into_iter().zip(self.degraded.iter().map(get)).collect(),
             late: get(&self.late),
             given: get(&self.given),
-            lost: self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone().into_iter().collect(),
+            lost: lock(&self.lost).clone().into_iter().collect(),
             is_up,
             keys: keys as u64,
             leased,

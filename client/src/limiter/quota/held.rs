@@ -6,7 +6,6 @@ use super::book::{Key, Tokens, Waiter};
 use super::calls::Shared;
 
 /// Tokens that a request has taken and not used yet. Dropped, they return to the lease or the store.
-#[derive(Debug)]
 pub(super) struct Held {
     shared: Arc<Shared>,
     key: Key,
@@ -39,7 +38,6 @@ impl Drop for Held {
 }
 
 /// The outcome of a call for one request.
-#[derive(Debug)]
 pub(super) enum Settled {
     /// The tokens.
     Took(Held),
@@ -50,7 +48,6 @@ pub(super) enum Settled {
 }
 
 /// A request that waits for the outcome.
-#[derive(Debug)]
 pub(super) struct Waits(pub(super) tokio::sync::oneshot::Sender<Settled>);
 
 impl Waiter for Waits {

@@ -14,6 +14,7 @@ mod tests;
 pub use config::{QuotaStore, QuotaStoreError};
 pub(crate) use figures::StoreCounters;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quota::Quota;
 use smallvec::SmallVec;
 
-use crate::limiter::layered::{Asked, Exact, QuotaLeft, Taking};
+use crate::limiter::layered::{self, Asked, Exact, QuotaLeft, Taking};
 use calls::Shared;
 use store::Store;
 use taking::Need;
@@ -31,7 +32,7 @@ use taking::Need;
 const QUOTAS_ON_STACK: usize = 8;
 
 /// The exact quotas of one limiter. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Quotas {
     shared: Arc<Shared>,
 }
@@ -54,8 +55,28 @@ impl Quotas {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Returns the refusal that is remembered for one of these keys. Lets one request in 5 s pass, which asks again.
-    pub(crate) fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
+    /// Takes what the lease of a key has, and begins a call ahead of need.
+    #[inline]
+    fn cover(&self, need: &mut Need<'_>, now: MonoTime) -> bool {
+        let is_up = self.shared.is_up();
+        let covered = self.shared.book.known(&need.id, |holding| {
+            let tokens = holding.lease.cover(need.cost, now);
+            let ahead =
+                if is_up && tokens.count == need.cost { holding.ahead(need.id.quota, now) } else { None };
+            (tokens, ahead)
+        });
+        let Some((tokens, ahead)) = covered else { return false };
+        need.covered = tokens;
+        if let Some(demand) = ahead {
+            self.shared.fly(need.id.key(), demand);
+        }
+        tokens.count == need.cost
+    }
+}
+
+impl layered::Store for Quotas {
+    /// Lets one request in 5 s pass, which asks again.
+    fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact> {
         let now = self.shared.now();
         asked.iter().enumerate().find_map(|(at, asked)| {
             asked.quotas.iter().find_map(|quota| {
@@ -72,10 +93,8 @@ impl Quotas {
         })
     }
 
-    /// Takes the cost of a request from all quotas of all its keys, or from none. A token bucket that several of its
-    /// keys name gives the largest of their costs, once. A request that does not wait is decided from leases, else by the
-    /// policies of its quotas.
-    pub(crate) fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
+    /// A token bucket that several keys of a request name gives the largest of their costs, once.
+    fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
         let now = self.shared.now();
         let mut needs: SmallVec<[Need<'_>; QUOTAS_ON_STACK]> = SmallVec::new();
         for (at, asked) in asked.iter().enumerate().filter(|(_, asked)| asked.cost > 0) {
@@ -97,8 +116,7 @@ impl Quotas {
         }
     }
 
-    /// Returns what is left of a quota by the last answer about it.
-    pub(crate) fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
+    fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft> {
         let now = self.shared.now();
         let id = self.shared.book.id(quota, tenant);
         let (remaining, reset) =
@@ -106,41 +124,19 @@ impl Quotas {
         Some(QuotaLeft { quota: Arc::clone(quota), remaining, reset })
     }
 
-    /// Connects in the background, so that the first request need not. Must be called within a runtime.
-    pub(crate) fn warm(&self) {
-        self.shared.warm();
-    }
-
-    /// Gives the leases back to the store, and takes no more. Requests that come later follow the policies.
-    pub(crate) async fn close(&self, within: Duration) {
-        self.shared.close(within).await;
-    }
-
-    /// Returns false while a breaker is open.
-    pub(crate) fn is_up(&self) -> bool {
+    fn is_up(&self) -> bool {
         self.shared.is_answering()
     }
 
-    /// Returns the counters and gauges of now.
-    pub(crate) fn counters(&self) -> StoreCounters {
-        self.shared.counters()
+    fn warm(&self) {
+        self.shared.warm();
     }
 
-    /// Takes what the lease of a key has, and begins a call ahead of need.
-    #[inline]
-    fn cover(&self, need: &mut Need<'_>, now: MonoTime) -> bool {
-        let is_up = self.shared.is_up();
-        let covered = self.shared.book.known(&need.id, |holding| {
-            let tokens = holding.cover(need.cost, now);
-            let ahead =
-                if is_up && tokens.count == need.cost { holding.ahead(need.id.quota, now) } else { None };
-            (tokens, ahead)
-        });
-        let Some((tokens, ahead)) = covered else { return false };
-        need.covered = tokens;
-        if let Some(demand) = ahead {
-            self.shared.fly(need.id.key(), demand);
-        }
-        tokens.count == need.cost
+    fn close(&self, within: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.shared.close(within))
+    }
+
+    fn counters(&self) -> Option<StoreCounters> {
+        Some(self.shared.counters())
     }
 }

@@ -21,7 +21,7 @@ use crate::limiter::layered::{Exact, Taking};
 pub(crate) const WAITING_MAX: usize = 10_000;
 
 /// The tokens of one bucket that a request needs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Need<'a> {
     at: usize,
     pub(super) id: BucketId<'a>,
@@ -37,7 +37,6 @@ impl<'a> Need<'a> {
 }
 
 /// The tokens of one bucket that a request still needs, apart from the request.
-#[derive(Debug)]
 struct Open {
     at: usize,
     cost: u64,
@@ -46,7 +45,6 @@ struct Open {
 }
 
 /// A request on its way: what it has, and what it needs.
-#[derive(Debug)]
 struct Request {
     shared: Arc<Shared>,
     has: Vec<Held>,
@@ -56,7 +54,6 @@ struct Request {
 }
 
 /// Tokens of an allowance, which ends at `ends`.
-#[derive(Debug)]
 struct Allowed {
     key: Key,
     need: u64,
@@ -104,20 +101,22 @@ impl Shared {
         let Some(open) = one else {
             return Taking::Asking(Box::pin(request.ask_together(counted)));
         };
-        match self.join(&open, now) {
-            Place::Waits(settled) => Taking::Asking(Box::pin(request.wait(open, settled, counted))),
-            Place::Unknown => {
+        let (sender, settled) = oneshot::channel();
+        let (key, need) = (&open.ask.key, (open.ask.demand.least, open.cost));
+        match self.with(key, now, |holding| holding.join(&key.quota, need, Waits(sender), now)) {
+            // The book has no room for the key.
+            None => {
                 request.open.push(open);
-                Taking::Asking(Box::pin(request.ask_together(counted)))
+                return Taking::Asking(Box::pin(request.ask_together(counted)));
             }
-            Place::Full => {
+            Some(Joined::Full(_)) => {
                 self.figures.failed(Failure::Overflow);
-                Taking::Ready(match request.is_allowed(&open, now) {
-                    true => request.granted(),
-                    false => request.refused(&open, Reason::QuotaDegraded, None),
-                })
+                return Taking::Ready(request.by_policy(&open, now));
             }
+            Some(Joined::Call(demand)) => self.fly(key.clone(), demand),
+            Some(Joined::Waits) => {}
         }
+        Taking::Asking(Box::pin(request.wait(open, settled, counted)))
     }
 
     /// Begins a call for the requests of a key that do not wait, so that later ones find a lease or a refusal.
@@ -126,32 +125,6 @@ impl Shared {
             self.fly(key.clone(), demand);
         }
     }
-
-    /// Lets a request wait for the call of its key, which it may begin.
-    fn join(self: &Arc<Self>, open: &Open, now: MonoTime) -> Place {
-        let key = &open.ask.key;
-        let (sender, settled) = oneshot::channel();
-        let need = (open.ask.demand.least, open.cost);
-        match self.with(key, now, |holding| holding.join(&key.quota, need, Waits(sender), now)) {
-            None => Place::Unknown,
-            Some(Joined::Full(_)) => Place::Full,
-            Some(Joined::Waits) => Place::Waits(settled),
-            Some(Joined::Call(demand)) => {
-                self.fly(key.clone(), demand);
-                Place::Waits(settled)
-            }
-        }
-    }
-}
-
-/// The place of a request among those that wait for a key.
-enum Place {
-    /// It waits.
-    Waits(oneshot::Receiver<Settled>),
-    /// The book has no room for the key.
-    Unknown,
-    /// Too many requests wait.
-    Full,
 }
 
 impl Request {
@@ -168,10 +141,18 @@ impl Request {
                 self.granted()
             }
             Ok(Ok(Settled::Refused(wait))) => self.refused(&open, Reason::TenantQuotaExceeded, wait),
-            Ok(Ok(Settled::Failed) | Err(_)) | Err(_) => match self.is_allowed(&open, self.shared.now()) {
-                true => self.granted(),
-                false => self.refused(&open, Reason::QuotaDegraded, None),
-            },
+            Ok(Ok(Settled::Failed) | Err(_)) | Err(_) => {
+                let now = self.shared.now();
+                self.by_policy(&open, now)
+            }
+        }
+    }
+
+    /// Decides without the store.
+    fn by_policy(mut self, open: &Open, now: MonoTime) -> Exact {
+        match self.is_allowed(open, now) {
+            true => self.granted(),
+            false => self.refused(open, Reason::QuotaDegraded, None),
         }
     }
 
@@ -254,7 +235,8 @@ impl Request {
             OnStoreError::Allow => true,
             OnStoreError::Deny => false,
             OnStoreError::AllowBounded => {
-                let allowed = self.shared.with(key, now, |holding| holding.allow(&key.quota, need, now));
+                let allowed =
+                    self.shared.with(key, now, |holding| holding.allowance.take(&key.quota, need, now));
                 let ends = allowed.and_then(Result::ok);
                 self.allowed.extend(ends.map(|ends| Allowed { key: key.clone(), need, ends }));
                 ends.is_some()
@@ -274,7 +256,7 @@ impl Request {
     /// Refuses, and takes nothing.
     fn refused(self, open: &Open, reason: Reason, retry_after: Option<Duration>) -> Exact {
         for Allowed { key, need, ends } in &self.allowed {
-            self.shared.known(key, |holding| holding.disallow(*need, *ends));
+            self.shared.known(key, |holding| holding.allowance.take_back(*need, *ends));
         }
         Exact::Refused { at: open.at, quota: Arc::clone(&open.ask.key.quota), reason, retry_after }
     }

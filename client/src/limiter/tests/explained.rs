@@ -4,7 +4,6 @@ use plimsoll_core::decision::token_bucket::Tokens;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use plimsoll_core::decision::trace::TraceId;
 use plimsoll_core::decision::{Reason, Verdict};
 use plimsoll_core::quantity::{Limit, Rate};
 use proptest::prelude::*;
@@ -178,35 +177,6 @@ fn of_several_keys_only_those_that_refuse_by_themselves_say_so() {
 
 fn counts_if_valid(limiter: &Limiter, bucket: &str) -> Counts {
     limiter.bucket(bucket).map_or(Counts::ZERO, |bucket| bucket.key("acme").counts())
-}
-
-#[test]
-fn traces_decide_one_key_and_several_alike() {
-    use plimsoll_core::decision::coherent::DrawKey;
-
-    let limiter = limiter();
-    limiter.table.draw_key.store(DrawKey::of_halves(1, 2));
-    let coherent = |ratio| word(ratio).independent(true).coherent(true);
-    direct_by(&limiter, "b", coherent(0.5).enforced(true), None);
-    direct_by(&limiter, "watched", coherent(0.5), None);
-    let mut refusals = 0;
-    for id in 1..=400 {
-        let trace = TraceId::new(id);
-        let one = explain(&limiter, &key("b", "acme", 1).trace(trace));
-        refusals += usize::from(!one.verdict.is_admit());
-        for (bucket, cost) in [("b", 1), ("b", 5), ("b", 0)] {
-            assert_eq!(
-                refused(&explain(&limiter, &key(bucket, "jo", cost).trace(trace))),
-                refused(&one),
-                "{id} {cost}"
-            );
-        }
-        assert_eq!(explain(&limiter, &key("watched", "jo", 1).trace(trace)).withheld, refused(&one), "{id}");
-        let keys = [key("watched", "acme", 1), key("b", "acme", 2)];
-        let both = limiter.explain_each(&Request::all(&keys).trace(trace)).now_or_never().unwrap();
-        assert_eq!((both[0].withheld, refused(&both[1])), (refused(&one), refused(&one)), "{id}");
-    }
-    assert!((150..250).contains(&refusals), "{refusals} of 400 at one half");
 }
 
 #[test]

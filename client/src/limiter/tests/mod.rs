@@ -49,12 +49,6 @@ fn admits(limiter: &Limiter, bucket: &BucketHandle, tenant: &str, cost: u32) -> 
     limiter.check(&Request::new(bucket, tenant).cost(cost)).is_admit()
 }
 
-/// Decides about a request of several keys.
-fn admits_all(limiter: &Limiter, keys: &[(&BucketHandle, &str)]) -> bool {
-    let requests: Vec<_> = keys.iter().map(|(bucket, tenant)| Request::new(*bucket, tenant)).collect();
-    limiter.check(&Request::all(&requests)).is_admit()
-}
-
 /// Offered, dropped, guard-dropped, would-dropped and would-guard-dropped.
 fn counts(bucket: &BucketHandle, tenant: &str) -> [u64; 5] {
     let counts = bucket.key(tenant).counts();
@@ -83,19 +77,6 @@ fn empty_guard_is_exhausted_only_without_headroom() {
         limiter.peek(&Request::new(&bucket, "acme")).exhausted,
         "a key at its tenant limit takes no headroom"
     );
-}
-
-#[test]
-fn several_keys_share_one_draw() {
-    let limiter = limiter();
-    let lenient = direct(&limiter, "lenient", word(0.2).enforced(true));
-    let middling = direct(&limiter, "middling", word(0.6).enforced(true));
-    let refused = (0..10_000).filter(|_| !admits_all(&limiter, &[(&lenient, "a"), (&middling, "b")])).count();
-    assert!(
-        (5_750..6_250).contains(&refused),
-        "{refused}: one draw for both, not one each (which would be 6,800)"
-    );
-    assert_eq!(counts(&lenient, "a"), counts(&middling, "b"));
 }
 
 #[test]

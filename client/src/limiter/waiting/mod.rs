@@ -9,11 +9,12 @@ mod tests;
 mod turn;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use plimsoll_core::quantity::MonoTime;
 use tokio::time::Instant;
 
+use crate::hot::sync::lock;
 use queues::Queues;
 pub(super) use turn::wait;
 
@@ -23,8 +24,6 @@ pub(crate) struct Waiting {
     queues: Mutex<Queues>,
     /// The start of the queues' clock.
     origin: OnceLock<Instant>,
-    begun: AtomicU64,
-    ended: AtomicU64,
     admitted: AtomicU64,
     timed_out: AtomicU64,
     overflowed: AtomicU64,
@@ -33,9 +32,7 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Returns the number of requests that wait now.
     pub(crate) fn waiters(&self) -> u64 {
-        // The later count first: the difference is never negative.
-        let ended = self.ended.load(Ordering::Acquire);
-        self.begun.load(Ordering::Acquire).saturating_sub(ended)
+        self.queues().waiters() as u64
     }
 
     /// Returns the requests that waited, by result: admitted, waited until their deadline, or refused immediately
@@ -47,7 +44,7 @@ impl Waiting {
     }
 
     fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 
     /// Returns the start of the queues' clock.

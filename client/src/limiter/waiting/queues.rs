@@ -19,14 +19,14 @@ pub(super) const PACES_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// By key.
-    queues: HashMap<u32, Queue>,
+    pub(super) queues: HashMap<u32, Queue>,
     waiters: usize,
     last: u64,
 }
 
 /// The waiters of one key, in the order in which they came.
 #[derive(Debug, Default)]
-struct Queue {
+pub(super) struct Queue {
     pace: Pace,
     line: VecDeque<(u64, Arc<Notify>)>,
     /// The last refusal of a waiter.
@@ -34,7 +34,6 @@ struct Queue {
 }
 
 /// A place in the queue of a key.
-#[derive(Debug)]
 pub(super) struct Ticket {
     key: u32,
     number: u64,
@@ -54,6 +53,10 @@ pub(super) enum Turn {
 }
 
 impl Queues {
+    pub(super) const fn waiters(&self) -> usize {
+        self.waiters
+    }
+
     /// Takes the last place of a key's queue; `None` if there are too many waiters.
     pub(super) fn enter(&mut self, key: u32) -> Option<Ticket> {
         if self.waiters >= WAITERS_MAX {
@@ -114,10 +117,5 @@ impl Queues {
             first.notify_one();
         }
         queue.refusal
-    }
-
-    #[cfg(all(test, not(feature = "loom")))]
-    pub(super) fn sizes(&self) -> (usize, usize) {
-        (self.waiters, self.queues.len())
     }
 }

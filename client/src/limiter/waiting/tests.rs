@@ -173,7 +173,7 @@ async fn dropped_wait_gives_its_place_to_the_next_and_loses_no_admission() {
     }
     assert_eq!(*order.lock().unwrap(), [1, 2, 3, 4, 6, 7, 8]);
     assert_eq!((fixture.counts().admitted(), fixture.waits()), (7, [0, 7, 0, 0]));
-    assert_eq!(fixture.limiter.table.waiting.queues().sizes().0, 0);
+    assert_eq!(fixture.limiter.table.waiting.queues().waiters(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,6 +244,6 @@ async fn keys_wait_apart_and_paces_of_keys_without_waiters_are_bounded() {
         );
         queues.leave(&ticket);
     }
-    assert!(queues.sizes().1 <= super::queues::PACES_MAX, "{:?}", queues.sizes());
+    assert!(queues.queues.len() <= super::queues::PACES_MAX, "{}", queues.queues.len());
     blocked.abort();
 }

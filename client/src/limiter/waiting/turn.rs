@@ -9,7 +9,7 @@ use plimsoll_core::quantity::MonoTime;
 
 use super::Waiting;
 use super::pace::Outlook;
-use super::queues::{Queues, Ticket, Turn as Next};
+use super::queues::{Ticket, Turn as Next};
 use crate::hot::rng::DrawSource;
 use crate::hot::thread_counters::Outcome;
 use crate::limiter::handles::thread_ctx;
@@ -25,7 +25,7 @@ struct Place<'a> {
 }
 
 /// Waits until a request of a key is admitted by coin and guard, at most for `time`, and then for its quotas.
-pub(in crate::limiter) async fn wait(
+pub(crate) async fn wait(
     limiter: &Limiter,
     key: &KeyHandle,
     request: &Request<'_>,
@@ -41,7 +41,17 @@ pub(in crate::limiter) async fn wait(
     loop {
         let now = waiting.now();
         let mut by_quotas = None;
-        let next = step(&mut waiting.queues(), now, &place.ticket, limiter, key, request, &mut by_quotas);
+        // The decision and its consequence for the queue are one step under the lock.
+        let decide = || match limiter.begin(request, true) {
+            Step::Decided(Decided { verdict, quota: None, .. }) => verdict,
+            // Its quotas decide, apart from the queue.
+            step => {
+                by_quotas = Some(step);
+                Verdict::Admit
+            }
+        };
+        let look = || outlook(key, request.cost);
+        let next = waiting.queues().step(now, &place.ticket, request.cost, look, decide);
         let then = match next {
             Next::Decided(verdict) => {
                 place.end(verdict);
@@ -60,7 +70,7 @@ pub(in crate::limiter) async fn wait(
             Next::Look(then) => Some(then.min(deadline)),
             Next::Behind => None,
         };
-        place.begin_to_wait();
+        place.has_waited = true;
         match then {
             Some(then) => waiting.sleep_until(then).await,
             None => {
@@ -71,27 +81,6 @@ pub(in crate::limiter) async fn wait(
             }
         }
     }
-}
-
-/// Asks if the time has come. The decision and its consequence for the queue are one step under the lock.
-fn step(
-    queues: &mut Queues,
-    now: MonoTime,
-    ticket: &Ticket,
-    limiter: &Limiter,
-    key: &KeyHandle,
-    request: &Request<'_>,
-    by_quotas: &mut Option<Step>,
-) -> Next {
-    let decide = || match limiter.begin(request, true) {
-        Step::Decided(Decided { verdict, quota: None, .. }) => verdict,
-        // Its quotas decide, apart from the queue.
-        step => {
-            *by_quotas = Some(step);
-            Verdict::Admit
-        }
-    };
-    queues.step(now, ticket, request.cost, || outlook(key, request.cost), decide)
 }
 
 /// Returns what a waiter can see of the key without being counted.
@@ -114,12 +103,6 @@ fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
 }
 
 impl Place<'_> {
-    fn begin_to_wait(&mut self) {
-        if !std::mem::replace(&mut self.has_waited, true) {
-            self.waiting.begun.fetch_add(1, Ordering::Release);
-        }
-    }
-
     /// Counts the result of a wait that has been counted as one.
     fn end(&self, verdict: Verdict) {
         if self.has_waited {
@@ -133,9 +116,6 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.waiting.queues().leave(&self.ticket);
-        if self.has_waited {
-            self.waiting.ended.fetch_add(1, Ordering::Release);
-        }
     }
 }
 

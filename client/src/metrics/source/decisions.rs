@@ -11,47 +11,42 @@ use super::Source;
 use crate::feed::Control;
 use crate::limiter::layered::QuotaTally;
 
-/// The counts of one bucket by the mode in which they were made; `None` where it is unknown.
+/// The decisions of one bucket by the mode in which they were made; `None` where it is unknown.
 #[derive(Debug)]
 pub(super) struct ByMode {
     mode: Option<Mode>,
-    decided: Tally,
-    by_mode: BTreeMap<Option<Mode>, Tally>,
+    decided: Results,
+    by_mode: BTreeMap<Option<Mode>, Results>,
 }
 
-/// The decisions of one bucket.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tally {
-    counts: Counts,
-    by_quotas: QuotaTally,
-}
+/// The words of results.
+const RESULTS: [&str; 8] = [
+    "admit",
+    "drop",
+    "guard_drop",
+    "would_drop",
+    "quota_drop",
+    "quota_degraded",
+    "would_quota_drop",
+    "quota_repeated",
+];
 
-impl Tally {
-    fn plus(self, other: Self) -> Self {
-        let by_quotas = std::array::from_fn(|at| self.by_quotas[at].saturating_add(other.by_quotas[at]));
-        Self { counts: self.counts.plus(other.counts), by_quotas }
-    }
+/// The requests of one bucket by result.
+type Results = [u64; RESULTS.len()];
 
-    fn since(self, earlier: Self) -> Self {
-        let by_quotas = std::array::from_fn(|at| self.by_quotas[at].saturating_sub(earlier.by_quotas[at]));
-        Self { counts: self.counts.since(earlier.counts), by_quotas }
-    }
-
-    /// Returns the requests by result.
-    fn results(self) -> [(&'static str, u64); 8] {
-        let Self { counts, by_quotas: [exceeded, degraded, would_exceeded, would_degraded, repeated] } = self;
-        let by_quota = counts.quota_dropped.saturating_add(counts.would_quota_dropped);
-        [
-            ("admit", counts.passed().saturating_sub(by_quota)),
-            ("drop", counts.dropped),
-            ("guard_drop", counts.guard_dropped),
-            ("would_drop", counts.would_dropped),
-            ("quota_drop", exceeded),
-            ("quota_degraded", degraded),
-            ("would_quota_drop", would_exceeded.saturating_add(would_degraded)),
-            ("quota_repeated", repeated),
-        ]
-    }
+fn results(counts: Counts, by_quotas: QuotaTally) -> Results {
+    let [exceeded, degraded, would_exceeded, would_degraded, repeated] = by_quotas;
+    let by_quota = counts.quota_dropped.saturating_add(counts.would_quota_dropped);
+    [
+        counts.passed().saturating_sub(by_quota),
+        counts.dropped,
+        counts.guard_dropped,
+        counts.would_dropped,
+        exceeded,
+        degraded,
+        would_exceeded.saturating_add(would_degraded),
+        repeated,
+    ]
 }
 
 /// Decisions by mode. Reading them counts those since the last export for the mode of that export.
@@ -87,24 +82,26 @@ fn decisions(source: &Source) -> Vec<Series> {
     let mut decisions = source.by_mode();
     let mut series = Vec::new();
     for (bucket, counts, mode) in counts(control) {
-        let unseen = || ByMode { mode, decided: Tally::default(), by_mode: BTreeMap::new() };
+        let unseen = || ByMode { mode, decided: Results::default(), by_mode: BTreeMap::new() };
         let seen = decisions.entry(bucket.clone()).or_insert_with(unseen);
         // Decisions since the last export count for the mode of the last export.
-        let sum = seen.by_mode.entry(seen.mode).or_default();
-        *sum = sum.plus(counts.since(seen.decided));
-        (seen.mode, seen.decided) = (mode, counts);
-        for (mode, counts) in &seen.by_mode {
-            for (result, count) in counts.results() {
-                let mode = ShownMode::from(*mode);
-                series.push(([bucket.to_string(), mode.to_string(), result.to_owned()], count));
-            }
+        let sums = seen.by_mode.entry(std::mem::replace(&mut seen.mode, mode)).or_default();
+        for ((sum, before), now) in sums.iter_mut().zip(&mut seen.decided).zip(counts) {
+            // A refusal of a quota is counted after its admission, so that an admission may be taken back.
+            *sum += now.saturating_sub(*before);
+            *before = now.max(*before);
+        }
+        for (mode, sums) in &seen.by_mode {
+            let mode = ShownMode::from(*mode);
+            let labels = |result: &str| [bucket.to_string(), mode.to_string(), result.to_owned()];
+            series.extend(RESULTS.into_iter().zip(sums).map(|(result, count)| (labels(result), *count)));
         }
     }
     rows(series)
 }
 
 /// Returns the decisions of each bucket so far, and its mode.
-fn counts(control: &Control) -> Vec<(Bucket, Tally, Option<Mode>)> {
+fn counts(control: &Control) -> Vec<(Bucket, Results, Option<Mode>)> {
     control.subscription.with(|subscription, _| {
         let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();
         for (key, counts) in subscription.counts() {
@@ -115,7 +112,7 @@ fn counts(control: &Control) -> Vec<(Bucket, Tally, Option<Mode>)> {
             let mode = subscription.mode_of(&bucket);
             let place = control.table.known_bucket(bucket.as_str());
             let by_quotas = place.map(|place| control.table.layered.tally(place.bucket)).unwrap_or_default();
-            (bucket, Tally { counts, by_quotas }, mode)
+            (bucket, results(counts, by_quotas), mode)
         };
         buckets.into_iter().map(with_mode).collect()
     })

@@ -3,205 +3,146 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use plimsoll_core::stats::metrics::{Metric, Series, Value, rows};
+use plimsoll_core::stats::metrics::{Metric, maybe, one, rows};
 
-use super::Source;
 use crate::feed::Control;
-use crate::feed::cache::Restored;
+use crate::subscription::assignment::Assignment;
 
 /// The metrics of the feed.
-pub(super) const FEED: [Metric<Source>; 22] = [
+pub(super) const FEED: [Metric<Control>; 18] = [
     Metric::gauge(
         "plimsoll_feed_connected",
         &[],
         "1 while the feed is connected to an aggregator.",
-        |source| source.feed(|control| Some(control.counters.connected.load(Ordering::Relaxed) > 0)),
+        |control| one(control.counters.connected.load(Ordering::Relaxed) > 0),
     ),
     Metric::counter(
         "plimsoll_feed_disconnects_total",
         &[],
         "Streams to aggregators that were lost.",
-        |source| source.feed(|control| Some(count(&control.counters.disconnects))),
+        |control| one(count(&control.counters.disconnects)),
     ),
     Metric::gauge(
         "plimsoll_feed_unreported",
         &[],
         "Decisions that no aggregator has acknowledged yet; after the end of the feed, those that were lost.",
-        |source| source.feed(|control| Some(control.unreported())),
+        |control| one(control.unreported()),
     ),
     Metric::counter(
         "plimsoll_decisions_before_policy_total",
         &["policy"],
         "Requests decided before the policy of their bucket was known, by that decision: `allow`, `deny`.",
-        |source| {
-            let control = source.limiter.control.as_ref();
-            rows(control.map(|control| {
-                let before =
-                    control.subscription.with(|subscription, _| subscription.decided_before_policy());
-                ([control.before_policy.as_str()], before)
-            }))
+        |control| {
+            let before = control.subscription.with(|subscription, _| subscription.decided_before_policy());
+            rows([([control.before_policy.as_str()], before)])
         },
     ),
     Metric::counter(
         "plimsoll_directives_rejected_total",
         &[],
         "Directives rejected because they were invalid or stale.",
-        |source| {
-            source.feed(|control| {
-                let stale = control.subscription.with(|subscription, _| subscription.rejected);
-                Some(stale + count(&control.counters.invalid))
-            })
+        |control| {
+            let stale = control.subscription.with(|subscription, _| subscription.rejected);
+            one(stale + count(&control.counters.invalid))
         },
     ),
-    Metric::gauge("plimsoll_epoch", &[], "Highest controller epoch applied; 0 before the first.", |source| {
-        source.feed(|control| {
-            let epoch = control.subscription.with(|subscription, _| subscription.epoch());
-            Some(epoch.map_or(0, |epoch| epoch.0))
-        })
-    }),
+    Metric::gauge(
+        "plimsoll_epoch",
+        &[],
+        "Highest controller epoch applied; 0 before the first.",
+        |control| {
+            one(control.subscription.with(|feed, _| feed.directives.epoch()).map_or(0, |epoch| epoch.0))
+        },
+    ),
     Metric::gauge(
         "plimsoll_controller_conflict",
         &[],
         "1 while directives of two controllers at one epoch arrive; those of one are refused.",
-        |source| {
-            source.feed(|control| {
-                Some(control.subscription.with(|feed, now| feed.other_controllers.has_rival(now)))
-            })
-        },
+        |control| one(control.subscription.with(|feed, now| feed.other_controllers.has_rival(now))),
     ),
     Metric::gauge(
         "plimsoll_local_kill",
         &[],
         "1 while the kill file puts every bucket of this process into shadow mode.",
-        |source| source.feed(|control| Some(control.subscription.with(|feed, _| feed.observes()))),
+        |control| one(control.subscription.with(|feed, _| feed.enforcement.observes)),
     ),
     Metric::gauge(
         "plimsoll_directive_last_update_timestamp_seconds",
         &[],
         "Unix time at which the controller last covered a report of this client's aggregator; of several aggregators, the \
          oldest among those that own a bucket; 0 before the first.",
-        |source| {
-            source.feed(|control| {
-                let age = control.subscription.with(|subscription, now| subscription.upstream_age(now));
-                let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
-                Some(updated.map_or(0.0, unix_seconds))
-            })
+        |control| {
+            let age = control.subscription.with(|subscription, now| subscription.upstream_age(now));
+            let updated = age.and_then(|age| SystemTime::now().checked_sub(age));
+            one(updated.map_or(0.0, unix_seconds))
         },
     ),
     Metric::gauge(
         "plimsoll_feed_refused",
         &["reason"],
         "Aggregators whose last connection was refused for lack of trust, at either end, by reason.",
-        |source| {
-            let refused = source.limiter.control.as_ref().map(|control| control.counters.refused().clone());
-            let refused = refused.unwrap_or_default().into_iter();
-            rows(refused.map(|(reason, aggregators)| ([reason], aggregators as f64)))
+        |control| {
+            let refused = control.counters.refused();
+            rows(refused.iter().map(|(reason, aggregators)| ([*reason], *aggregators as f64)))
         },
     ),
     Metric::gauge(
         "plimsoll_certificate_not_before_timestamp_seconds",
         &[],
         "Unix time from which the certificate in use is valid.",
-        |source| source.feed(|control| Some(unix_seconds(control.certificate_health()?.not_before))),
+        |control| maybe(control.certificate_health().map(|health| unix_seconds(health.not_before))),
     ),
     Metric::gauge(
         "plimsoll_certificate_not_after_timestamp_seconds",
         &[],
         "Unix time at which the certificate in use expires.",
-        |source| source.feed(|control| Some(unix_seconds(control.certificate_health()?.not_after))),
+        |control| maybe(control.certificate_health().map(|health| unix_seconds(health.not_after))),
     ),
     Metric::gauge(
         "plimsoll_certificate_untrusted",
         &[],
         "1 while no authority in `ca.crt` signs the certificate in use, so that peers refuse it.",
-        |source| source.feed(|control| Some(control.certificate_health()?.is_untrusted)),
+        |control| maybe(control.certificate_health().map(|health| health.is_untrusted)),
     ),
     Metric::gauge(
         "plimsoll_certificates_refused",
         &[],
         "1 while the certificate files cannot be used and those read before are in use.",
-        |source| source.feed(|control| Some(control.certificate_health()?.files_refused.is_some())),
+        |control| maybe(control.certificate_health().map(|health| health.files_refused.is_some())),
     ),
     Metric::gauge(
         "plimsoll_endpoint_connected",
         &["endpoint"],
         "1 while this aggregator, one of several, is connected and has answered.",
-        |source| endpoints(source, |live, _| live),
-    ),
-    Metric::gauge(
-        "plimsoll_endpoint_buckets",
-        &["endpoint"],
-        "Buckets assigned to this aggregator, one of several.",
-        |source| endpoints(source, |_, buckets| buckets),
+        |control| {
+            control.subscription.with(|subscription, _| {
+                let each = subscription.assignment().into_iter().flat_map(Assignment::endpoints);
+                rows(each.map(|(name, is_live, _)| ([name], is_live)))
+            })
+        },
     ),
     Metric::counter(
         "plimsoll_buckets_moved_total",
         &[],
         "Buckets moved from one of several aggregators to another.",
-        |source| source.feed(moves),
-    ),
-    Metric::counter(
-        "plimsoll_resolve_failures_total",
-        &[],
-        "Failed DNS resolutions of several aggregators; the known addresses stay in use.",
-        |source| source.feed(|control| moves(control).map(|_| count(&control.counters.resolve_failures))),
+        |control| maybe(control.subscription.with(|subscription, _| Some(subscription.assignment()?.moves))),
     ),
     Metric::gauge(
         "plimsoll_directive_cache_in_use",
         &[],
         "1 while decisions use cached directives, before the first ones from an aggregator.",
-        |source| {
-            source.feed(|control| {
-                control.cache.as_ref()?;
-                Some(control.subscription.with(|subscription, _| subscription.is_restored()))
-            })
-        },
-    ),
-    Metric::gauge(
-        "plimsoll_directive_cache_age_seconds",
-        &[],
-        "Age of the cached directives when the process started; absent if none were used.",
-        |source| {
-            source.feed(|control| match control.counters.restored {
-                Restored::Directives(age) => Some(age),
-                _ => None,
-            })
-        },
-    ),
-    Metric::gauge(
-        "plimsoll_directive_cache_rejected",
-        &["reason"],
-        "1 if the directive cache was rejected at the start: `torn`, `version`, `other_owner`, `invalid` or `unreadable`.",
-        |source| {
-            rows(source.limiter.control.as_ref().and_then(|control| match control.counters.restored {
-                Restored::Rejected(reason) => Some(([reason], true)),
-                _ => None,
-            }))
+        |control| {
+            let is_restored = |_: &_| control.subscription.with(|feed, _| feed.directives.is_restored);
+            maybe(control.cache.as_ref().map(is_restored))
         },
     ),
     Metric::counter(
         "plimsoll_directive_cache_write_failures_total",
         &[],
         "Failed writes of the directive cache.",
-        |source| {
-            source.feed(|control| control.cache.as_ref().map(|_| count(&control.counters.save_failures)))
-        },
+        |control| maybe(control.cache.as_ref().map(|_| count(&control.counters.save_failures))),
     ),
 ];
-
-/// Returns a value of each aggregator, if there are several, from its state and the number of its buckets.
-fn endpoints<V: Into<Value>>(source: &Source, value: fn(bool, usize) -> V) -> Vec<Series> {
-    let Some(control) = &source.limiter.control else { return Vec::new() };
-    control.subscription.with(|subscription, _| {
-        let each = subscription.assignment().into_iter().flat_map(|assignment| assignment.endpoints());
-        rows(each.map(|(name, live, buckets)| ([name], value(live, buckets))))
-    })
-}
-
-/// Returns the buckets moved between aggregators, if there are several.
-fn moves(control: &Control) -> Option<u64> {
-    control.subscription.with(|subscription, _| Some(subscription.assignment()?.moves))
-}
 
 /// Returns the Unix time, 0 for any earlier one.
 fn unix_seconds(at: SystemTime) -> f64 {

@@ -7,18 +7,22 @@ mod requests;
 mod store;
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use plimsoll_core::names::Bucket;
-use plimsoll_core::stats::metrics::{Family, Metric, Series, Value, families, maybe, one, rows};
+use plimsoll_core::stats::metrics::{self, About, Family, Metric, families, one, rows};
 use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 
-use crate::feed::Control;
+use crate::hot::sync::lock;
 use crate::limiter::Limiter;
 use decisions::ByMode;
 
-/// The metrics that every limiter has.
-const LIMITER: [Metric<Source>; 5] = [
+/// The metrics of decisions.
+const LIMITER: &[Metric<Source>] = &[
+    decisions::DECISIONS,
+    decisions::REFUSALS,
+    #[cfg(feature = "middleware")]
+    requests::PASSED,
     Metric::counter(
         "plimsoll_decisions_untracked_total",
         &[],
@@ -61,17 +65,15 @@ pub(super) struct Source {
     decisions: Mutex<HashMap<Bucket, ByMode>>,
 }
 
-/// Returns the metrics of a limiter, without those of its buckets' last seconds.
-pub(super) fn table() -> Vec<Metric<Source>> {
-    let mut table = vec![decisions::DECISIONS, decisions::REFUSALS];
-    table.extend(LIMITER);
+/// Returns the descriptions of all metrics.
+pub(super) fn described() -> Vec<About> {
+    let mut all = metrics::described(LIMITER);
     #[cfg(feature = "quota")]
-    table.extend(store::STORE);
-    #[cfg(feature = "middleware")]
-    table.push(requests::PASSED);
-    table.extend(feed::FEED);
-    table.extend(requests::RESPONSES);
-    table
+    all.extend(metrics::described(&store::STORE));
+    all.extend(metrics::described(&feed::FEED));
+    all.extend(metrics::described(&requests::RESPONSES));
+    all.extend(metrics::described(&ADMISSIONS));
+    all
 }
 
 impl Source {
@@ -81,26 +83,24 @@ impl Source {
 
     /// Returns all families with their present series.
     pub(super) fn families(&self) -> Vec<Family> {
-        let mut all = families(&table(), self);
-        all.extend(families(&ADMISSIONS, &self.admissions()));
+        let mut all = families(LIMITER, self);
+        #[cfg(feature = "quota")]
+        if let Some(counters) = self.limiter.table.layered.store().and_then(|store| store.counters()) {
+            all.extend(families(&store::STORE, &counters));
+        }
+        if let Some(control) = &self.limiter.control {
+            all.extend(families(&feed::FEED, control));
+            let admissions: BucketFigures = control.subscription.with(|subscription, _| {
+                all.extend(families(&requests::RESPONSES, &subscription.responses()));
+                let figures = subscription.admission_figures();
+                figures.map(|(bucket, figures)| (bucket.to_string(), figures)).collect()
+            });
+            all.extend(families(&ADMISSIONS, &admissions));
+        }
         all
     }
 
-    /// What the counts of the last seconds show of each bucket.
-    fn admissions(&self) -> BucketFigures {
-        let Some(control) = &self.limiter.control else { return BucketFigures::new() };
-        control.subscription.with(|subscription, _| {
-            let figures = subscription.admission_figures();
-            figures.map(|(bucket, figures)| (bucket.to_string(), figures)).collect()
-        })
-    }
-
-    /// Reads one value of the feed; none without a feed.
-    fn feed<V: Into<Value>>(&self, read: impl FnOnce(&Control) -> Option<V>) -> Vec<Series> {
-        maybe(self.limiter.control.as_ref().and_then(|control| read(control)))
-    }
-
     fn by_mode(&self) -> MutexGuard<'_, HashMap<Bucket, ByMode>> {
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.decisions)
     }
 }

@@ -2,6 +2,7 @@
 
 use plimsoll_core::stats::metrics::{Metric, Series, Value, rows};
 
+#[cfg(feature = "middleware")]
 use super::Source;
 #[cfg(feature = "middleware")]
 use crate::hot::thread_counters::Pass;
@@ -18,15 +19,15 @@ pub(super) const PASSED: Metric<Source> = Metric::counter(
 );
 
 /// The responses that the middleware has recorded.
-pub(super) const RESPONSES: [Metric<Source>; 2] = [
+pub(super) const RESPONSES: [Metric<Vec<BucketResponses>>; 2] = [
     Metric::counter(
         "plimsoll_responses_total",
         &["bucket", "cohort", "code"],
         "Responses, refusals included, by HTTP status or gRPC code (`grpc_ok`, ..) and, while the bucket is in canary, cohort \
          (`canary`, `control`). `error`: the service failed without a response, `ok`: the caller of a sidecar reported a \
          success without a status, `aborted`: the caller cancelled the request.",
-        |source| {
-            responses(source, |of| {
+        |watched| {
+            responses(watched, |of| {
                 let codes = of.responses.codes.iter();
                 codes.map(|(code, count)| (Some(code.clone()), Value::from(*count))).collect()
             })
@@ -36,7 +37,7 @@ pub(super) const RESPONSES: [Metric<Source>; 2] = [
         "plimsoll_request_duration_seconds",
         &["bucket", "cohort"],
         "Duration of admitted requests, until the service responds or the caller cancels.",
-        |source| responses(source, |of| vec![(None, of.responses.durations.clone().into())]),
+        |watched| responses(watched, |of| vec![(None, of.responses.durations.clone().into())]),
     ),
 ];
 
@@ -44,9 +45,7 @@ pub(super) const RESPONSES: [Metric<Source>; 2] = [
 type Labelled = Vec<(Option<String>, Value)>;
 
 /// Returns the values of each bucket and cohort.
-fn responses(source: &Source, values: fn(&BucketResponses) -> Labelled) -> Vec<Series> {
-    let Some(control) = &source.limiter.control else { return Vec::new() };
-    let watched = control.subscription.with(|subscription, _| subscription.responses());
+fn responses(watched: &[BucketResponses], values: fn(&BucketResponses) -> Labelled) -> Vec<Series> {
     rows(watched.iter().flat_map(|of| {
         let labels = move |last| [Some(of.bucket.to_string()), Some(of.cohort.to_owned()), last];
         values(of).into_iter().map(move |(last, value)| (labels(last).into_iter().flatten(), value))

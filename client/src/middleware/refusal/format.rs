@@ -112,7 +112,7 @@ impl RefusalFormat {
     /// Returns the response to an HTTP request: a problem document, `Retry-After` and the fields about limits.
     #[must_use]
     pub fn http(&self, of: &RefusalOf<'_>) -> Response<Bytes> {
-        problem::response(self, of, None)
+        problem::response(self, of)
     }
 
     /// Returns the response to a gRPC request: a status with details, among the headers, and no body.
@@ -130,13 +130,11 @@ impl Default for RefusalFormat {
 
 impl RefusalOf<'_> {
     /// Returns the reason.
-    #[must_use]
     pub fn reason(&self) -> Reason {
         self.refusal.reason()
     }
 
     /// Returns the reason in a sentence, and what the caller should do: the `detail` of the problem document.
-    #[must_use]
     pub fn detail(&self) -> &'static str {
         words::detail(self.reason())
     }
@@ -171,17 +169,17 @@ type Respond = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
 /// The settings of a layer's refusals.
 #[derive(Clone)]
-pub(in crate::middleware) struct Format {
-    pub(in crate::middleware) form: RefusalFormat,
-    pub(in crate::middleware) respond: Option<Arc<Respond>>,
+pub(crate) struct Format {
+    pub(crate) form: RefusalFormat,
+    pub(crate) respond: Option<Arc<Respond>>,
 }
 
 impl Format {
     /// The format of a layer without settings.
-    pub(in crate::middleware) const DEFAULT: Self = Self { form: RefusalFormat::DEFAULT, respond: None };
+    pub(crate) const DEFAULT: Self = Self { form: RefusalFormat::DEFAULT, respond: None };
 
     /// Makes the response to a refused request.
-    pub(in crate::middleware) fn response(&self, refused: &Refused<'_>) -> Response<Bytes> {
+    pub(crate) fn response(&self, refused: &Refused<'_>) -> Response<Bytes> {
         match &self.respond {
             Some(respond) => respond(refused),
             None => refused.bytes(),

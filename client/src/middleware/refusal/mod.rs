@@ -19,7 +19,4 @@ pub use refused::Refused;
 /// The `domain` of the `ErrorInfo` in gRPC refusals.
 pub const ERROR_DOMAIN: &str = "plimsoll.dev";
 
-/// The longest path that a refusal repeats, in bytes: a refusal stays small.
-const PATH_BYTES_MAX: usize = 1_024;
-
 const RATE_LIMIT_REASON: &str = "x-ratelimit-reason";

@@ -11,7 +11,7 @@ use plimsoll_core::decision::Reason;
 use plimsoll_core::quantity::Rate;
 use plimsoll_core::quota::Quota;
 
-use super::{RefusalFormat, RefusalOf, grpc, problem};
+use super::{RefusalFormat, RefusalOf};
 use crate::middleware::Head;
 use crate::middleware::decide::RefusedBy;
 
@@ -24,77 +24,60 @@ pub struct Refused<'a> {
 }
 
 impl<'a> Refused<'a> {
-    pub(in crate::middleware) fn new(
-        form: &'a RefusalFormat,
-        request: Head<'a>,
-        by: &'a RefusedBy,
-        at: SystemTime,
-    ) -> Self {
+    pub(crate) fn new(form: &'a RefusalFormat, request: Head<'a>, by: &'a RefusedBy, at: SystemTime) -> Self {
         let RefusedBy { refusal, table, recorder, quota } = by;
-        let bucket = table.responses.name(recorder.bucket());
-        let limit = table.limits.get(recorder.bucket()).per_second().map(Rate::per_second);
+        let bucket = table.responses.name(recorder.bucket);
+        let limit = table.limits.get(recorder.bucket).per_second().map(Rate::per_second);
         let of = RefusalOf { refusal: *refusal, bucket, limit, quota: quota.as_deref(), at };
         Self { request, of, form }
     }
 
     /// Returns the head of the request.
-    #[must_use]
     pub const fn request(&self) -> Head<'a> {
         self.request
     }
 
     /// Returns the reason.
-    #[must_use]
     pub fn reason(&self) -> Reason {
         self.of.reason()
     }
 
     /// Returns the time after which the caller may retry. For a quota that is used up it is the time until the quota is
     /// renewed.
-    #[must_use]
     pub fn retry_after(&self) -> Duration {
         self.of.refusal.retry_after()
     }
 
     /// Returns the name of the bucket that refused the request; `None` for one that the service has not declared.
-    #[must_use]
     pub fn bucket(&self) -> Option<&'a str> {
         self.of.bucket
     }
 
     /// Returns the limit that the request exceeded, in requests/s of the bucket; `None` while it is unknown, and for
     /// reasons that concern another limit, such as that of a tenant.
-    #[must_use]
     pub fn limit(&self) -> Option<f64> {
         self.of.exceeded()
     }
 
     /// Returns the exact quota that is used up or cannot be checked; `None` for other reasons.
-    #[must_use]
     pub fn quota(&self) -> Option<&'a Quota> {
         self.of.quota
     }
 
     /// Returns true if the caller expects a gRPC status: the content type of the request begins with
     /// `application/grpc`.
-    #[must_use]
     pub fn is_grpc(&self) -> bool {
         let content_type = self.request.headers.get(CONTENT_TYPE);
         content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
     }
 
     /// Returns the response without a closure, which a closure may adapt: a problem document, or a gRPC status.
-    #[must_use]
     pub fn response(&self) -> Response<Full<Bytes>> {
         self.bytes().map(Full::new)
     }
 
     pub(super) fn bytes(&self) -> Response<Bytes> {
-        if self.is_grpc() {
-            grpc::response(self.form, &self.of)
-        } else {
-            problem::response(self.form, &self.of, Some(self.request.uri))
-        }
+        if self.is_grpc() { self.form.grpc(&self.of) } else { self.form.http(&self.of) }
     }
 }
 

@@ -9,7 +9,7 @@ static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Returns the trace of an HTTP or gRPC request by W3C Trace Context; `None` for a malformed header, or
 /// several.
-pub(in crate::middleware) fn trace_of(request: Head<'_>) -> Option<TraceId> {
+pub(crate) fn trace_of(request: Head<'_>) -> Option<TraceId> {
     TraceId::of_traceparent(request.header(&TRACEPARENT)?.as_bytes())
 }
 

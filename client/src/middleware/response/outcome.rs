@@ -18,7 +18,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Makes an outcome that is not known yet.
-    pub(in crate::middleware) const fn pending(recorder: Recorder) -> Self {
+    pub(crate) const fn pending(recorder: Recorder) -> Self {
         Self { recorder: Some(recorder) }
     }
 
@@ -47,7 +47,7 @@ impl Drop for Outcome {
 /// Returns the ending that the head of a response shows; `None` for a gRPC response whose status comes in
 /// trailers.
 #[inline]
-pub(in crate::middleware) fn ending_of<R>(response: &Response<R>) -> Option<Ending> {
+pub(crate) fn ending_of<R>(response: &Response<R>) -> Option<Ending> {
     let status = response.status();
     if !is_grpc(response.headers()) {
         return Some(Ending::Status(status.as_u16()));

@@ -9,15 +9,15 @@ use super::rule::Rule;
 pub(super) struct Checked {
     pub(super) rule: Rule,
     pub(super) path: Option<PathPattern>,
-    name: String,
-    /// The place in the list as written, from 1 on.
-    number: usize,
+    pub(super) name: String,
+    /// The place in the list as written.
+    index: usize,
 }
 
 impl Checked {
     /// Checks a rule by itself.
-    fn new(number: usize, rule: Rule) -> Result<Self, RulesError> {
-        let name = rule.describe(number);
+    fn new(index: usize, rule: Rule) -> Result<Self, RulesError> {
+        let name = rule.describe(index + 1);
         let path = rule.path.as_ref().map(|(kind, text)| PathPattern::parse(*kind, text));
         let path = path.transpose().map_err(|fault| RulesError::Path { rule: name.clone(), fault })?;
         if rule.methods.as_ref().is_some_and(Vec::is_empty) {
@@ -30,7 +30,7 @@ impl Checked {
         if rule.bucket.is_none() && rule.cost.is_some() {
             return Err(RulesError::UnlimitedWithCost { rule: name });
         }
-        Ok(Self { rule, path, name, number })
+        Ok(Self { rule, path, name, index })
     }
 
     /// Returns true if this rule matches every request that `other` matches. Never true by mistake.
@@ -44,54 +44,44 @@ impl Checked {
         });
         of_path && of_methods
     }
-
-    pub(super) fn name(&self) -> String {
-        self.name.clone()
-    }
 }
 
 /// Returns the rules in the order in which they apply.
-pub(super) fn check(rules: impl IntoIterator<Item = Rule>) -> Result<Vec<Checked>, RulesError> {
-    let checked = rules.into_iter().zip(1..).map(|(rule, number)| Checked::new(number, rule));
-    let checked = in_order(checked.collect::<Result<Vec<_>, _>>()?);
-    if checked.is_empty() {
-        return Err(RulesError::Empty);
+pub(super) fn check(rules: &[Rule]) -> Result<Vec<Checked>, RulesError> {
+    let (checked, faults) = review(rules);
+    match faults.into_iter().next() {
+        Some((_, error)) => Err(error),
+        None if checked.is_empty() => Err(RulesError::Empty),
+        None => Ok(checked),
     }
-    let first = never_applied(&checked).map(|(_, error)| error).next();
-    first.map_or(Ok(checked), Err)
 }
 
-/// Returns the fault of each rule that has one, with its index in the list.
-pub(super) fn faults(rules: &[Rule]) -> Vec<(usize, RulesError)> {
+/// Returns the rules without a fault of their own, in the order in which they apply, and the fault of each rule that has
+/// one, with its index in the list.
+pub(super) fn review(rules: &[Rule]) -> (Vec<Checked>, Vec<(usize, RulesError)>) {
     let mut faults = Vec::new();
     let mut checked = Vec::with_capacity(rules.len());
-    for (rule, number) in rules.iter().zip(1..) {
-        match Checked::new(number, rule.clone()) {
+    for (index, rule) in rules.iter().enumerate() {
+        match Checked::new(index, rule.clone()) {
             Ok(rule) => checked.push(rule),
-            Err(error) => faults.push((number - 1, error)),
+            Err(error) => faults.push((index, error)),
         }
     }
-    let checked = in_order(checked);
-    faults.extend(never_applied(&checked).map(|(rule, error)| (rule.number - 1, error)));
-    faults
-}
-
-/// A stable order: only rules for the rest move.
-fn in_order(mut checked: Vec<Checked>) -> Vec<Checked> {
+    // A stable order: only rules for the rest move.
     checked.sort_by_key(|checked| checked.rule.is_last);
-    checked
+    faults.extend(never_applied(&checked).map(|(rule, error)| (rule.index, error)));
+    (checked, faults)
 }
 
 /// Returns the rules of which an earlier one matches all requests.
 fn never_applied(checked: &[Checked]) -> impl Iterator<Item = (&Checked, RulesError)> {
     checked.iter().enumerate().filter_map(|(at, later)| {
         let earlier = checked.iter().take(at).find(|earlier| earlier.covers(later))?;
-        let (rule, is_equal) = (later.name(), later.covers(earlier));
-        let earlier = earlier.name();
-        let error = if is_equal {
-            RulesError::Duplicate { rule, earlier }
-        } else {
-            RulesError::Unreachable { rule, earlier }
+        let is_equal = later.covers(earlier);
+        let (rule, earlier) = (later.name.clone(), earlier.name.clone());
+        let error = match is_equal {
+            true => RulesError::Duplicate { rule, earlier },
+            false => RulesError::Unreachable { rule, earlier },
         };
         Some((later, error))
     })
@@ -102,10 +92,6 @@ fn never_applied(checked: &[Checked]) -> impl Iterator<Item = (&Checked, RulesEr
 mod tests {
     use super::*;
     use http::Method;
-
-    fn fails(rules: impl IntoIterator<Item = Rule>) -> String {
-        check(rules).unwrap_err().to_string()
-    }
 
     /// Every text names the rule, its condition, and the remedy.
     #[test]
@@ -167,7 +153,7 @@ mod tests {
                 "rule 1 (unlimited, path `/a`): an unlimited request has no cost: remove `cost`, or use `Rule::bucket`",
             ),
         ] {
-            assert_eq!(fails(rules), expected);
+            assert_eq!(check(&rules).unwrap_err().to_string(), expected);
         }
     }
 
@@ -183,10 +169,10 @@ mod tests {
             a().methods([]),
             Rule::otherwise("more"),
         ];
-        let faults = faults(&rules);
+        let (_, faults) = review(&rules);
         let indexes: Vec<usize> = faults.iter().map(|(index, _)| *index).collect();
         assert_eq!(indexes, [2, 5, 4, 6], "{faults:?}");
-        let first = check(rules).unwrap_err();
+        let first = check(&rules).unwrap_err();
         assert_eq!(Some(&first), faults.first().map(|(_, error)| error));
     }
 
@@ -210,7 +196,7 @@ mod tests {
             (rule().exact("/a"), rule().exact("/b"), true),
         ] {
             assert_eq!(
-                check([earlier.clone(), later.clone()]).is_ok(),
+                check(&[earlier.clone(), later.clone()]).is_ok(),
                 is_reachable,
                 "{earlier:?} {later:?}"
             );

@@ -42,14 +42,6 @@ pub struct Rules {
     has_path: bool,
 }
 
-/// The result of comparing a request with the rules.
-#[derive(Clone, Copy, Debug)]
-enum Matched<'a> {
-    NoRule,
-    Unlimited,
-    Limited(&'a Target),
-}
-
 impl Rules {
     /// Declares every bucket to the limiter, which requests their directives before there is any traffic.
     ///
@@ -61,7 +53,9 @@ impl Rules {
         tenant: Tenant,
         rules: impl IntoIterator<Item = Rule>,
     ) -> Result<Self, RulesError> {
-        let rules = check::check(rules)?.into_iter().map(|rule| Resolved::new(limiter, &tenant, rule));
+        let rules = check::check(&rules.into_iter().collect::<Vec<_>>())?
+            .into_iter()
+            .map(|rule| Resolved::new(limiter, &tenant, rule));
         let rules = rules.collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             limiter: limiter.clone(),
@@ -69,7 +63,7 @@ impl Rules {
             limits_preflights: false,
             ignores_case: false,
             #[cfg(feature = "axum")]
-            has_path: rules.iter().any(Resolved::has_path),
+            has_path: rules.iter().any(|rule| rule.path.is_some()),
             rules,
         })
     }
@@ -78,7 +72,7 @@ impl Rules {
     /// all of them at once. Names of buckets are not checked.
     #[must_use]
     pub fn faults(rules: &[Rule]) -> Vec<(usize, RulesError)> {
-        check::faults(rules)
+        check::review(rules).1
     }
 
     /// Limits CORS preflights by the rules as well. By default they pass and are counted as such: a browser sends them
@@ -99,8 +93,12 @@ impl Rules {
         self
     }
 
-    /// Compares a request with the rules, by all readings of its path.
-    fn matched(&self, request: Head<'_>) -> Matched<'_> {
+    /// Compares a request with the rules, by all readings of its path. Returns its target, or the reason why it has none.
+    #[inline]
+    fn target(&self, request: Head<'_>) -> Result<&Target, Pass> {
+        if !self.limits_preflights && request.is_preflight() {
+            return Err(Pass::Preflight);
+        }
         #[cfg(feature = "axum")]
         let whole = self.whole_path(request);
         #[cfg(not(feature = "axum"))]
@@ -112,7 +110,7 @@ impl Rules {
             let mut rules = self.rules.iter().enumerate();
             let rule = rules.find(|(_, rule)| rule.matches(request.method, reading));
             all_unlimited &= rule.is_some();
-            let Some((index, Some(target))) = rule.map(|(index, rule)| (index, rule.target())) else {
+            let Some((index, Some(target))) = rule.map(|(index, rule)| (index, &rule.target)) else {
                 return;
             };
             if first.is_none_or(|(earliest, _)| index < earliest) {
@@ -121,15 +119,15 @@ impl Rules {
         });
         if !is_complete {
             // A reading that was left out may match any of them.
-            let rules = self.rules.iter().filter(|rule| rule.takes(request.method));
-            if let Some(target) = rules.filter_map(Resolved::target).next() {
-                return Matched::Limited(target);
+            let mut rules = self.rules.iter().filter(|rule| rule.takes(request.method));
+            if let Some(target) = rules.find_map(|rule| rule.target.as_ref()) {
+                return Ok(target);
             }
         }
         match first {
-            Some((_, target)) => Matched::Limited(target),
-            None if all_unlimited => Matched::Unlimited,
-            None => Matched::NoRule,
+            Some((_, target)) => Ok(target),
+            None if all_unlimited => Err(Pass::Unlimited),
+            None => Err(Pass::NoRule),
         }
     }
 
@@ -154,7 +152,7 @@ impl Rules {
     }
 
     #[inline]
-    pub(in crate::middleware) fn ask_uncounted<R>(
+    pub(crate) fn ask_uncounted<R>(
         &self,
         head: Head<'_>,
         with: impl FnOnce(&Request<'_>) -> R,
@@ -165,23 +163,6 @@ impl Rules {
             Some(key) => with(&Request::of_key(key).cost(cost)),
             None => self.tenant.with(head, |tenant| with(&Request::new(&target.bucket, tenant).cost(cost))),
         })
-    }
-
-    /// Returns the target of a request, or the reason why it has none.
-    #[inline]
-    fn target(&self, request: Head<'_>) -> Result<&Target, Pass> {
-        if self.is_exempt(request) {
-            return Err(Pass::Preflight);
-        }
-        match self.matched(request) {
-            Matched::Limited(target) => Ok(target),
-            Matched::Unlimited => Err(Pass::Unlimited),
-            Matched::NoRule => Err(Pass::NoRule),
-        }
-    }
-
-    fn is_exempt(&self, request: Head<'_>) -> bool {
-        !self.limits_preflights && request.is_preflight()
     }
 }
 

@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 8 * 1024;
 const LENGTHS_MAX: usize = 8;
 
 /// One reading of a request's path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Reading<'a> {
     /// The path as the layer sees it.
     path: &'a [u8],

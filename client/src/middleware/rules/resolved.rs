@@ -13,10 +13,10 @@ use crate::{BucketHandle, Limiter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Resolved {
-    path: Option<PathPattern>,
+    pub(super) path: Option<PathPattern>,
     methods: Option<Vec<Method>>,
     /// Absent for requests that are unlimited.
-    target: Option<Target>,
+    pub(super) target: Option<Target>,
 }
 
 /// The keys that the requests of a rule count for.
@@ -31,8 +31,7 @@ pub(super) struct Target {
 impl Resolved {
     /// Declares the bucket of a rule.
     pub(super) fn new(limiter: &Limiter, tenant: &Tenant, checked: Checked) -> Result<Self, RulesError> {
-        let name = checked.name();
-        let Checked { rule, path, .. } = checked;
+        let Checked { rule, path, name, .. } = checked;
         let target = match rule.bucket {
             None => None,
             Some(bucket) => {
@@ -60,15 +59,6 @@ impl Resolved {
 
     pub(super) fn lower_path(&mut self) {
         self.path = self.path.as_ref().map(PathPattern::lowered);
-    }
-
-    pub(super) const fn target(&self) -> Option<&Target> {
-        self.target.as_ref()
-    }
-
-    #[cfg(feature = "axum")]
-    pub(super) const fn has_path(&self) -> bool {
-        self.path.is_some()
     }
 }
 

@@ -15,12 +15,12 @@ fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
 /// Returns the index of the rule whose bucket a request counts for.
 fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
     let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
-    let Matched::Limited(applied) = rules.matched(Head::of(&request)) else { return None };
-    rules.rules.iter().position(|rule| rule.target().is_some_and(|of| std::ptr::eq(of, applied)))
+    let Ok(applied) = rules.target(Head::of(&request)) else { return None };
+    rules.rules.iter().position(|rule| rule.target.as_ref().is_some_and(|of| std::ptr::eq(of, applied)))
 }
 
 fn key_of(rules: &Rules, bucket: &str) -> KeyHandle {
-    let buckets = rules.rules.iter().filter_map(|rule| Some(&rule.target()?.bucket));
+    let buckets = rules.rules.iter().filter_map(|rule| Some(&rule.target.as_ref()?.bucket));
     let mut buckets =
         buckets.filter(|of| rules.limiter.table.responses.name(of.place.bucket) == Some(bucket));
     buckets.next().unwrap().key("default")
@@ -270,50 +270,4 @@ fn error_of_a_list_prints_its_text_and_names_the_rule() {
     assert_eq!(format!("{error:?}"), error.to_string());
     assert!(error.to_string().starts_with("rule 2 (bucket `no name`): bucket `no name`: "), "{error}");
     assert_eq!(rules([]).unwrap_err(), RulesError::Empty);
-}
-
-#[test]
-fn rules_that_are_asked_give_the_key_that_a_layer_would_decide_for() {
-    let (limiter, _) = Limiter::builder("shop").build_detached().unwrap();
-    let rules = [
-        Rule::bucket("orders")
-            .prefix("/orders")
-            .cost(|request| request.header("x-cost").and_then(|cost| cost.parse().ok()).unwrap_or(1)),
-        Rule::unlimited().exact("/healthz"),
-    ];
-    let rules = Rules::new(&limiter, Tenant::header("x-tenant").unwrap(), rules).unwrap();
-    for (method, uri, headers, expected) in [
-        (Method::GET, "/orders/7", &[("x-tenant", "acme")][..], Ok(("orders", "acme", 1))),
-        (Method::GET, "/orders/7", &[], Ok(("orders", "default", 1))),
-        (Method::GET, "/%6Frders", &[("x-cost", "7")], Ok(("orders", "default", 7))),
-        (Method::GET, "/orders", &[("x-cost", "99999999")], Ok(("orders", "default", 99_999_999))),
-        (Method::GET, "/healthz", &[], Err(Pass::Unlimited)),
-        (Method::GET, "/else", &[], Err(Pass::NoRule)),
-        (
-            Method::OPTIONS,
-            "/orders",
-            &[("origin", "x"), ("access-control-request-method", "PUT")],
-            Err(Pass::Preflight),
-        ),
-    ] {
-        let request = http::Request::builder().method(method).uri(uri);
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        let request = request.body(()).unwrap();
-        let passed = || Pass::ALL.map(|pass| rules.limiter.table.passes.total(pass));
-        let before = passed();
-        let owned = |key: &Request<'_>| (key.bucket().to_owned(), key.tenant().to_owned(), key.cost);
-        let asked = rules.ask(Head::of(&request), owned);
-        let expected = expected
-            .map(|(bucket, tenant, cost): (&str, &str, u32)| (bucket.to_owned(), tenant.to_owned(), cost));
-        assert_eq!(asked, expected, "{uri}");
-        let counted: Vec<Pass> = Pass::ALL
-            .into_iter()
-            .zip(passed())
-            .zip(before)
-            .filter(|((_, now), before)| now > before)
-            .map(|((pass, _), _)| pass)
-            .collect();
-        assert_eq!(counted, expected.err().into_iter().collect::<Vec<_>>(), "{uri}");
-    }
-    assert_eq!(key_of(&rules, "orders").counts().offered, 0, "the caller decides");
 }

@@ -48,14 +48,10 @@ pub(super) fn parse(text: &str) -> Option<IpAddr> {
     is_port(&text[colon..]).then_some(&text[..colon])?.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// Returns true for nothing, or a colon and the port of an address (RFC 7239: also one that is obfuscated).
+/// Returns true for nothing, or a colon and the port of an address.
 fn is_port(text: &str) -> bool {
     let Some(port) = text.strip_prefix(':') else { return text.is_empty() };
-    let is_obfuscated = port.len() > 1
-        && port.strip_prefix('_').is_some_and(|rest| {
-            rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
-        });
-    is_obfuscated || (port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok())
+    port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
@@ -86,7 +82,7 @@ mod tests {
         for (text, expected) in [
             ("192.0.2.7", Some("192.0.2.7")),
             ("192.0.2.7:0", Some("192.0.2.7")),
-            ("192.0.2.7:_p-1", Some("192.0.2.7")),
+            ("192.0.2.7:_p-1", None),
             ("2001:db8::1", Some("2001:db8::1")),
             ("[2001:db8::1]", Some("2001:db8::1")),
             ("[2001:db8::1]:65535", Some("2001:db8::1")),

@@ -15,6 +15,11 @@ pub enum TenantError {
     /// A tenant is empty.
     #[error("a tenant is empty: name it, or use Tenant::default() for the class `default`")]
     Empty,
+    /// The header is `forwarded`, which is not read.
+    #[error(
+        "addresses in `forwarded` are not read: let the proxy append to `x-forwarded-for`, and name that header"
+    )]
+    Forwarded,
     /// The number of trusted proxies is out of range.
     #[error(
         "{0} trusted hops: name the number of proxies in front of the service, 1 to {TRUSTED_HOPS_MAX}; without a proxy use \

@@ -131,7 +131,7 @@ impl Tenant {
         Self::new("peer address", |request| address::name(address::peer(request)?))
     }
 
-    /// Uses the address that trusted proxies name in `forwarded` (RFC 7239), `x-forwarded-for` or a header like it.
+    /// Uses the address that trusted proxies name in `x-forwarded-for` or a header like it, but not in `forwarded`.
     /// `trusted_hops` is the number of proxies in front of the service that append to the header: with 1 the last entry
     /// counts, with 2 the one before it. A request with fewer entries, or with no address at that place, counts as
     /// `default`.
@@ -148,9 +148,12 @@ impl Tenant {
     /// ```
     ///
     /// # Errors
-    /// When the header's name is invalid, or the number of hops is not 1 to 16.
+    /// When the header's name is invalid or `forwarded`, or the number of hops is not 1 to 16.
     pub fn forwarded_address(header: &str, trusted_hops: usize) -> Result<Self, TenantError> {
         let header = header_name(header)?;
+        if header == http::header::FORWARDED {
+            return Err(TenantError::Forwarded);
+        }
         if !(1..=TRUSTED_HOPS_MAX).contains(&trusted_hops) {
             return Err(TenantError::Hops(trusted_hops));
         }

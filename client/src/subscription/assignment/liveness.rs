@@ -21,8 +21,7 @@ pub(super) const STEADY_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct EndpointId(pub(crate) u32);
 
 /// All aggregators: those listed, and those that still own buckets.
-#[derive(Debug)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     failover_delay: Duration,
     aggregators: BTreeMap<EndpointId, Aggregator>,
     next: u32,
@@ -30,7 +29,6 @@ pub(super) struct Liveness {
     candidates: Vec<EndpointId>,
 }
 
-#[derive(Debug)]
 struct Aggregator {
     name: Arc<str>,
     /// False once the settings or DNS no longer name it. It keeps its stream until its buckets have left.
@@ -72,7 +70,7 @@ impl Liveness {
         new
     }
 
-    pub(super) fn on_live(&mut self, now: MonoTime, id: EndpointId) {
+    pub(crate) fn on_live(&mut self, now: MonoTime, id: EndpointId) {
         if let Some(aggregator) = self.aggregators.get_mut(&id)
             && !aggregator.is_live()
         {
@@ -81,7 +79,7 @@ impl Liveness {
     }
 
     /// Records that a stream ended. An aggregator that has not answered on it keeps the state it had before.
-    pub(super) fn on_lost(&mut self, now: MonoTime, id: EndpointId) {
+    pub(crate) fn on_lost(&mut self, now: MonoTime, id: EndpointId) {
         if let Some(aggregator) = self.aggregators.get_mut(&id)
             && aggregator.is_live()
         {

@@ -78,9 +78,8 @@ use placement::Placement;
 pub const FAILOVER_DELAY_DEFAULT: Duration = Duration::from_secs(20);
 
 /// The owner of every bucket, and the aggregators that may own one.
-#[derive(Debug)]
 pub(crate) struct Assignment {
-    liveness: Liveness,
+    pub(super) liveness: Liveness,
     /// By bucket id.
     placements: Vec<Placement>,
     /// The number of moves of a bucket from one aggregator to another.
@@ -129,16 +128,6 @@ impl Assignment {
         let new = self.liveness.list(now, names);
         self.update_homes(now);
         new
-    }
-
-    /// An aggregator has answered on a new stream.
-    pub(crate) fn on_live(&mut self, now: MonoTime, id: EndpointId) {
-        self.liveness.on_live(now, id);
-    }
-
-    /// The stream to an aggregator has ended.
-    pub(crate) fn on_lost(&mut self, now: MonoTime, id: EndpointId) {
-        self.liveness.on_lost(now, id);
     }
 
     /// Removes the aggregators that are no longer listed and own no bucket any more. Returns them.

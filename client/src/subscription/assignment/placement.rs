@@ -17,7 +17,7 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 pub(super) const RATIOS_AFTER: Duration = Duration::from_secs(2);
 
 /// One bucket.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Placement {
     pub(super) bucket: Arc<str>,
     /// The aggregator that the bucket's counts go to.

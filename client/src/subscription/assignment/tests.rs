@@ -58,11 +58,11 @@ impl Client {
     }
 
     fn live(&mut self, at: usize) {
-        self.assignment.on_live(self.now, EndpointId(at as u32));
+        self.assignment.liveness.on_live(self.now, EndpointId(at as u32));
     }
 
     fn lose(&mut self, at: usize) {
-        self.assignment.on_lost(self.now, EndpointId(at as u32));
+        self.assignment.liveness.on_lost(self.now, EndpointId(at as u32));
     }
 
     fn tick(&mut self) -> Vec<Change> {
@@ -198,7 +198,7 @@ fn never_reached_aggregator_loses_its_buckets_after_3_s() {
     let now = MonoTime::from_elapsed(seconds(1));
     assignment.list(now, &names(2));
     (0..BUCKETS).for_each(|bucket| assignment.add(&format!("bucket-{bucket}")));
-    assignment.on_live(now, EndpointId(0));
+    assignment.liveness.on_live(now, EndpointId(0));
     assert_eq!(assignment.on_tick(now + Duration::from_millis(2_900), &READY), []);
     assert!(moves(&assignment.on_tick(now + NEVER_REACHED_MAX, &READY)) > 0);
     assert!((0..BUCKETS).all(|bucket| assignment.owner(bucket) == Some(EndpointId(0))));

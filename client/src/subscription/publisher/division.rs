@@ -11,20 +11,15 @@ use crate::hot::table::Table;
 use crate::subscription::enforcement::{Division, Stance};
 
 /// The buckets whose canary is divided by key, by id; none where each is on one side with the whole instance.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Divisions {
     /// The cohort by which the sides of the keys are published.
     cohorts: HashMap<usize, Cohort>,
     /// The buckets in canary, whose keys are marked.
-    marked: HashSet<usize>,
+    pub(super) marked: HashSet<usize>,
 }
 
 impl Divisions {
-    /// Returns true while any bucket is in canary.
-    pub(super) fn is_any_marked(&self) -> bool {
-        !self.marked.is_empty()
-    }
-
     /// Publishes the sides of a bucket's keys, and marks them if it is in canary now. Must be called before its
     /// directive is published, so that no key follows the side of the default class for a moment. Linear in the keys
     /// when the canary begins or its share changes, and else constant.

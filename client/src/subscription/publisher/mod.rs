@@ -27,7 +27,7 @@ use names::Names;
 use waits::Waits;
 
 /// The guards, and a record of what is published, so that it can be withdrawn.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Publisher {
     pub(super) guards: Guards,
     /// By bucket: the keys with a directive word of their own, sorted.
@@ -83,7 +83,7 @@ impl Publisher {
 impl Publisher {
     /// Returns true while a canary is divided by key, so that each key which enters has a side of its own.
     pub(super) fn is_divided(&self) -> bool {
-        self.divisions.is_any_marked()
+        !self.divisions.marked.is_empty()
     }
 
     /// Publishes a bucket, and withdraws the words of keys that have none of their own any more.

@@ -12,8 +12,8 @@ use crate::hot::directive_word::DirectiveWord;
 use crate::subscription::enforcement::Stance;
 
 /// The standings of all names.
-#[derive(Debug, Default)]
-pub(in crate::subscription) struct Names {
+#[derive(Default)]
+pub(crate) struct Names {
     /// By key.
     standings: Vec<Standing>,
     /// By bucket: the names whose rate has a bin, which are cut by ratios of their own.
@@ -43,7 +43,7 @@ impl Names {
     }
 
     /// Returns the standing of a name.
-    pub(in crate::subscription) fn of(&self, key: u32) -> Standing {
+    pub(crate) fn of(&self, key: u32) -> Standing {
         self.standings.get(key as usize).copied().unwrap_or_default()
     }
 

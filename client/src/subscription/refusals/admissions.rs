@@ -11,7 +11,7 @@ use super::super::Subscription;
 
 impl Subscription {
     /// Judges the last seconds of every bucket.
-    pub(in crate::subscription) fn check_admissions(&mut self, now: MonoTime) {
+    pub(crate) fn check_admissions(&mut self, now: MonoTime) {
         for (bucket, check) in self.buckets.iter().zip(&mut self.refusals.admissions) {
             let posted = self.directives.get(bucket);
             let is_killed = self.enforcement.observes || self.enforcement.kills.of(bucket).is_on();

@@ -12,7 +12,7 @@ use crate::hot::thread_counters::Outcome;
 
 /// The refusals of every bucket by reason. The sums are exact; where the reason of a key changes, refusals
 /// since the last measurement count for the new one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Refusals {
     /// By key: the counts that are added up.
     seen: Vec<Counts>,

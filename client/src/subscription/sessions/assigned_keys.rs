@@ -6,7 +6,7 @@ use plimsoll_core::names::{Key, KeyId};
 
 /// Keys by their slots in the outbox, and the other way round. A slot that lost its key is given to the next
 /// one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct AssignedKeys {
     /// By slot.
     names: Vec<Key>,

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 const REPORTS_MAX: usize = 64;
 
 /// The decisions in reports that the aggregator has not acknowledged yet, oldest first.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Delivery {
     /// By report of the present stream.
     sent: VecDeque<(u64, u64)>,
     /// Decisions sent on earlier streams, which the first counts of the present one repeat.
     repeated: u64,
-    acknowledged: u64,
+    pub(super) acknowledged: u64,
 }
 
 impl Delivery {
@@ -37,11 +37,6 @@ impl Delivery {
         let covered = self.sent.iter().take_while(|(at, _)| *at <= seq).count();
         self.acknowledged += self.sent.drain(..covered).map(|(_, decisions)| decisions).sum::<u64>();
     }
-
-    /// Returns the decisions that were acknowledged so far.
-    pub(super) const fn acknowledged(&self) -> u64 {
-        self.acknowledged
-    }
 }
 
 #[cfg(test)]
@@ -56,15 +51,15 @@ mod tests {
         delivery.on_sent(3, 0);
         delivery.on_sent(4, 7);
         delivery.on_covered(3);
-        assert_eq!(delivery.acknowledged(), 5);
+        assert_eq!(delivery.acknowledged, 5);
         delivery.open();
         delivery.on_covered(9);
-        assert_eq!(delivery.acknowledged(), 5, "the reports of the former stream are void");
+        assert_eq!(delivery.acknowledged, 5, "the reports of the former stream are void");
         delivery.on_sent(2, 1);
         delivery.on_covered(1);
-        assert_eq!(delivery.acknowledged(), 5);
+        assert_eq!(delivery.acknowledged, 5);
         delivery.on_covered(2);
-        assert_eq!(delivery.acknowledged(), 13);
+        assert_eq!(delivery.acknowledged, 13);
     }
 
     #[test]
@@ -73,8 +68,8 @@ mod tests {
         (1..=1_000).for_each(|seq| delivery.on_sent(seq, 1));
         assert!(delivery.sent.len() <= REPORTS_MAX);
         delivery.on_covered(999);
-        assert!(delivery.acknowledged() < 1_000);
+        assert!(delivery.acknowledged < 1_000);
         delivery.on_covered(1_000);
-        assert_eq!(delivery.acknowledged(), 1_000);
+        assert_eq!(delivery.acknowledged, 1_000);
     }
 }

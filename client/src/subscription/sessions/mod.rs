@@ -22,7 +22,7 @@ pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
 pub(super) const ONLY: EndpointId = EndpointId(0);
 
 /// All sessions, by aggregator.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Sessions {
     sessions: BTreeMap<EndpointId, Session>,
     /// The decisions that aggregators whose session has ended acknowledged.
@@ -45,7 +45,7 @@ impl Sessions {
 
     pub(super) fn remove(&mut self, id: EndpointId) {
         if let Some(session) = self.sessions.remove(&id) {
-            self.acknowledged_before += session.acknowledged();
+            self.acknowledged_before += session.delivery.acknowledged;
         }
     }
 
@@ -67,7 +67,8 @@ impl Sessions {
 
     /// Returns the decisions that aggregators have acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
-        self.acknowledged_before + self.sessions.values().map(Session::acknowledged).sum::<u64>()
+        self.acknowledged_before
+            + self.sessions.values().map(|session| session.delivery.acknowledged).sum::<u64>()
     }
 
     /// The shortest of the intervals at which aggregators want reports.

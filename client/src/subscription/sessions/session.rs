@@ -14,65 +14,57 @@ use super::assigned_keys::AssignedKeys;
 use super::delivery::Delivery;
 
 /// The interval between reports until the aggregator asks for another one.
-pub(in crate::subscription) const REPORT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
+pub(crate) const REPORT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 /// The interval between reports of evidence: once in each of the controller's cycles is enough.
 const EVIDENCE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A session with one aggregator.
-#[derive(Debug)]
-pub(in crate::subscription) struct Session {
+#[derive(Default)]
+pub(crate) struct Session {
     outbox: Outbox,
     keys: Keys,
-    delivery: Delivery,
-    sequence: Sequence,
-    pub(in crate::subscription) report_interval: Duration,
+    pub(super) delivery: Delivery,
+    pub(crate) sequence: Sequence,
+    pub(crate) report_interval: Duration,
     /// The time of the last message, and the age of the controller's state at that time.
     upstream: Option<(MonoTime, Duration)>,
     evidence_sent: Option<MonoTime>,
-    pub(in crate::subscription) stream: StreamState,
+    pub(crate) stream: StreamState,
 }
 
 /// The keys that a session reports.
-#[derive(Debug)]
+#[derive(Default)]
 pub(super) enum Keys {
     /// Every key of the limiter, by its id in the table.
+    #[default]
     All,
     /// The keys of the buckets that the aggregator owns.
     Assigned(AssignedKeys),
 }
 
 /// The state of the present stream.
-#[derive(Debug, Default)]
-pub(in crate::subscription) struct StreamState {
+#[derive(Default)]
+pub(crate) struct StreamState {
     /// By bucket: whether the client has subscribed to it.
     is_subscribed: Vec<bool>,
     /// The time of the latest subscription to all of them.
     policy_hash: Option<u64>,
     has_greeted: bool,
     /// The kill generations and the drill in the reports sent.
-    pub(in crate::subscription) sent_kills: SentKills,
+    pub(crate) sent_kills: SentKills,
     /// The buckets reported as carried out less than directed.
-    pub(in crate::subscription) sent_unapplied: BTreeSet<Bucket>,
+    pub(crate) sent_unapplied: BTreeSet<Bucket>,
     /// The directives received, for every bucket subscribed to, whether they apply or not.
-    pub(in crate::subscription) received: Board,
+    pub(crate) received: Board,
 }
 
 impl Session {
     pub(super) fn new(keys: Keys) -> Self {
-        Self {
-            outbox: Outbox::default(),
-            keys,
-            delivery: Delivery::default(),
-            sequence: Sequence::default(),
-            report_interval: REPORT_INTERVAL_DEFAULT,
-            upstream: None,
-            evidence_sent: None,
-            stream: StreamState::default(),
-        }
+        Self { keys, report_interval: REPORT_INTERVAL_DEFAULT, ..Self::default() }
     }
 
     /// Begins a new stream.
-    pub(in crate::subscription) fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.outbox.open();
         self.delivery.open();
         self.sequence.open();
@@ -84,10 +76,7 @@ impl Session {
 
 impl Session {
     /// Returns the modes to report if these buckets are carried out less than directed.
-    pub(in crate::subscription) fn changed_modes(
-        &mut self,
-        unapplied: BTreeSet<Bucket>,
-    ) -> BTreeMap<Bucket, ReportedMode> {
+    pub(crate) fn changed_modes(&mut self, unapplied: BTreeSet<Bucket>) -> BTreeMap<Bucket, ReportedMode> {
         let sent = std::mem::replace(&mut self.stream.sent_unapplied, unapplied);
         let now = &self.stream.sent_unapplied;
         let mode = |bucket: &Bucket| ReportedMode { directed: None, unapplied: now.contains(bucket).into() };
@@ -106,19 +95,9 @@ impl Session {
         self.sequence.open();
     }
 
-    /// The highest epoch of the directives received.
-    pub(in crate::subscription) fn epoch(&self) -> Option<Epoch> {
-        self.sequence.epoch()
-    }
-
-    /// The controller of the directives received.
-    pub(in crate::subscription) const fn leader(&self) -> Option<Leader> {
-        self.sequence.leader()
-    }
-
     /// Applies the part of a message that holds even if its directives are stale: the acknowledgement of
     /// reports, and the parent's answer to a new stream.
-    pub(in crate::subscription) fn acknowledge(&mut self, echo: Echo, parent: Option<InstanceId>) {
+    pub(crate) fn acknowledge(&mut self, echo: Echo, parent: Option<InstanceId>) {
         self.outbox.on_echo(echo);
         self.delivery.on_covered(echo.covered);
         if let Some(parent) = parent {
@@ -128,11 +107,7 @@ impl Session {
 
     /// Checks that a message is not stale, and records how old the controller's state is and how often to
     /// report.
-    pub(in crate::subscription) fn accept(
-        &mut self,
-        now: MonoTime,
-        message: &Directives,
-    ) -> Result<(), StaleDirective> {
+    pub(crate) fn accept(&mut self, now: MonoTime, message: &Directives) -> Result<(), StaleDirective> {
         self.sequence.accept(message.leader(), message.seq)?;
         if let Some(age) = message.upstream_age {
             self.upstream = Some((now, age));
@@ -147,17 +122,12 @@ impl Session {
     }
 
     /// Records that the aggregator has read every report on this stream to its end.
-    pub(in crate::subscription) fn on_read(&mut self) {
+    pub(crate) fn on_read(&mut self) {
         self.delivery.on_covered(self.outbox.seq());
     }
 
-    /// Returns the decisions that the aggregator has acknowledged.
-    pub(super) const fn acknowledged(&self) -> u64 {
-        self.delivery.acknowledged()
-    }
-
     /// Returns the present age of the controller's state; `None` if no message has carried it.
-    pub(in crate::subscription) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
+    pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.upstream.map(|(at, age)| age + now.since(at))
     }
 }
@@ -166,17 +136,13 @@ impl Session {
 
 impl Session {
     /// Returns true for the first report of a stream, which carries the identity.
-    pub(in crate::subscription) const fn greet(&mut self) -> bool {
+    pub(crate) const fn greet(&mut self) -> bool {
         !std::mem::replace(&mut self.stream.has_greeted, true)
     }
 
     /// Returns the ids of the buckets to subscribe to now: those wanted that the stream has not subscribed to
     /// yet.
-    pub(in crate::subscription) fn subscribe(
-        &mut self,
-        buckets: usize,
-        is_wanted: impl Fn(usize) -> bool,
-    ) -> Vec<usize> {
+    pub(crate) fn subscribe(&mut self, buckets: usize, is_wanted: impl Fn(usize) -> bool) -> Vec<usize> {
         let subscribed = &mut self.stream.is_subscribed;
         subscribed.resize(buckets, false);
         let new: Vec<usize> = (0..buckets).filter(|id| !subscribed[*id] && is_wanted(*id)).collect();
@@ -187,7 +153,7 @@ impl Session {
     /// Adds the counts of this session's keys to a report. `all_keys` are those of the limiter by id,
     /// `counts_of` reads the counts of one, and `on_increase` is called with the counts that were not
     /// reported before.
-    pub(in crate::subscription) fn report_counts(
+    pub(crate) fn report_counts(
         &mut self,
         report: &mut Report,
         all_keys: &[Key],
@@ -213,7 +179,7 @@ impl Session {
     }
 
     /// Returns true if a report at `now` should carry evidence, and records that it does.
-    pub(in crate::subscription) fn take_evidence_turn(&mut self, now: MonoTime) -> bool {
+    pub(crate) fn take_evidence_turn(&mut self, now: MonoTime) -> bool {
         let is_due = self.evidence_sent.is_none_or(|at| now.since(at) >= EVIDENCE_INTERVAL);
         if is_due {
             self.evidence_sent = Some(now);
@@ -227,13 +193,13 @@ impl Session {
 impl Session {
     /// Returns true if exactly these counts of a key were reported here and the controller has confirmed
     /// them.
-    pub(in crate::subscription) fn is_settled(&self, key: u32, counts: Counts) -> bool {
+    pub(crate) fn is_settled(&self, key: u32, counts: Counts) -> bool {
         let slot = self.slot(key);
         slot.is_some_and(|slot| self.outbox.is_settled(slot, Tally { counts, late: Counts::ZERO }))
     }
 
     /// Returns true if the controller has confirmed everything that was reported here of a key.
-    pub(in crate::subscription) fn is_confirmed(&self, key: u32) -> bool {
+    pub(crate) fn is_confirmed(&self, key: u32) -> bool {
         self.slot(key).is_none_or(|slot| self.outbox.is_confirmed(slot))
     }
 
@@ -261,7 +227,7 @@ impl Session {
     }
 
     /// Returns the keys that have these ids on the present stream.
-    pub(in crate::subscription) fn keys_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<u32>> {
+    pub(crate) fn keys_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<u32>> {
         let key_of = |slot: KeyId| match &self.keys {
             Keys::All => Some(slot.0),
             Keys::Assigned(keys) => keys.table_id(slot),

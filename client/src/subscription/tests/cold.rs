@@ -116,7 +116,7 @@ fn later_process_starts_from_saved_directives() {
     let terms = Terms { clients: Some(1), ..limited(Mode::Enforce) };
     client.direct(terms.clone(), &[("acme", ratio(1.0)), ("default", guard)]);
     let (version, saved) = client.subscription.unsaved().unwrap();
-    client.subscription.on_saved(version);
+    client.subscription.directives.saved = version;
     assert_eq!(client.subscription.unsaved(), None, "the state is saved");
 
     let mut later = TestClient::new();
@@ -127,7 +127,7 @@ fn later_process_starts_from_saved_directives() {
     assert_eq!(admitted, 0, "acme");
     let passed = (0..1_000).filter(|_| later.admit("stranger").is_admit()).count();
     assert!((3..30).contains(&passed), "{passed}: the guard of the class, not the rate of the service");
-    assert!(later.subscription.is_restored());
+    assert!(later.subscription.directives.is_restored);
     assert_eq!(later.subscription.unsaved(), None, "it is saved already");
     let report = later.subscription.report(later.now);
     assert_eq!(
@@ -144,7 +144,7 @@ fn later_process_starts_from_saved_directives() {
     later.subscription.on_directives(later.now, message).unwrap_err();
     later.direct(terms, &[("acme", ratio(0.0)), ("default", ratio(0.0))]);
     assert_eq!(pass(&mut later, 10, 10), 100);
-    assert!(!later.subscription.is_restored());
+    assert!(!later.subscription.directives.is_restored);
     assert_eq!(later.subscription.directives.saved.epoch, Some(Epoch(5)));
 }
 

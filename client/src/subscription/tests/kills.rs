@@ -74,7 +74,7 @@ fn generations_are_reported_in_a_greeting_and_on_change_and_a_drill_at_once() {
 fn kill_is_saved_at_once_and_voids_the_directives_saved_before_it() {
     let mut client = enforcing();
     let (version, before) = client.subscription.unsaved().unwrap();
-    client.subscription.on_saved(version);
+    client.subscription.directives.saved = version;
     assert_eq!(client.subscription.unsaved_kills(), None);
     apply_kills(&mut client, killed("api", 1));
     assert!(
@@ -82,7 +82,7 @@ fn kill_is_saved_at_once_and_voids_the_directives_saved_before_it() {
         "from the old file the next process would enforce"
     );
     let (version, after) = client.subscription.unsaved().unwrap();
-    client.subscription.on_saved(version);
+    client.subscription.directives.saved = version;
     assert_eq!(client.subscription.unsaved_kills(), None);
     // The next process, from either file, without a connection.
     for (kept, share) in [(before, 1.0), (after, 0.0)] {

@@ -20,7 +20,7 @@ use crate::hot::thread_counters::Counters;
 use crate::subscription::assignment::EndpointId;
 use plimsoll_core::decision::{Coin, Verdict};
 use plimsoll_core::directive::{
-    BucketDirective, Directives, KeyDirective, StaleDirective, Terms, Unlisted, Values,
+    BucketDirective, Directives, Epoch, KeyDirective, StaleDirective, Terms, Unlisted, Values,
 };
 use plimsoll_core::exchange::Child;
 use plimsoll_core::kill::{Kill, KillGeneration};

@@ -41,24 +41,6 @@ fn crash_moves_the_buckets_and_the_return_brings_them_back_without_loss() {
 }
 
 #[test]
-fn new_and_leaving_aggregators_lose_no_count() {
-    let mut fleet = Fleet::new(3);
-    let before = fleet.owners();
-    let names = |aggregators: &[usize]| -> Vec<Arc<str>> {
-        aggregators.iter().map(|at| format!("aggregator-{at}:7410").into()).collect()
-    };
-    traffic(&mut fleet, Duration::from_secs(5));
-    fleet.client.subscription.list_endpoints(fleet.client.now, &names(&[0, 2]));
-    traffic(&mut fleet, Duration::from_secs(10));
-    assert_eq!(fleet.owners()[1], 0);
-    fleet.client.subscription.list_endpoints(fleet.client.now, &names(&[0, 1, 2]));
-    traffic(&mut fleet, Duration::from_secs(20));
-    assert_eq!(fleet.owners(), before);
-    fleet.settle();
-    assert_eq!((fleet.counted, fleet.unconfirmed), (fleet.sent, 0));
-}
-
-#[test]
 fn only_the_ratios_of_the_owner_apply_and_they_follow_the_counts() {
     let mut fleet = Fleet::new(2);
     let of_1: Vec<usize> = {
@@ -124,7 +106,7 @@ fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bu
     fleet.pass(FAILOVER_DELAY_DEFAULT + Duration::from_secs(5));
     assert!(fleet.client.subscription.rejected > refused);
     assert!((0..BUCKETS.len()).all(|bucket| fleet.send(bucket, 10) == 0));
-    assert_eq!(fleet.client.subscription.epoch(), Some(Epoch(6)));
+    assert_eq!(fleet.client.subscription.directives.epoch(), Some(Epoch(6)));
 }
 
 #[test]

@@ -77,10 +77,7 @@ fn quotas_without_a_store_are_a_problem_until_they_end() {
 
     let mut client = TestClient::new();
     #[cfg(feature = "testing")]
-    client
-        .table
-        .layered
-        .set_store(crate::limiter::layered::Store::Fake(crate::testing::QuotaLedger::default()));
+    client.table.layered.set_store(crate::testing::QuotaLedger::default());
     client.direct(with_quota(10), &[]);
     assert_eq!(client.table.problems.list(), [], "the limiter has a store");
 }

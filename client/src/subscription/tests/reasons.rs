@@ -4,7 +4,6 @@ use plimsoll_core::decision::Reason;
 
 use super::guards::{guard, shared_by};
 use super::*;
-use crate::hot::decision::Part;
 
 impl TestClient {
     /// Sends until a request is refused; returns the reason.
@@ -67,31 +66,6 @@ fn refusal_by_the_rate_of_the_service_is_a_cold_start_until_the_first_directive(
     client.direct(shared_by(1, Mode::Enforce), &[("default", guard(0.0, 1e9))]);
     assert_eq!(client.reason("acme"), Reason::BurstGuard);
     assert_eq!(client.by_reason(), [(0, 0), (0, 0), (1, 0), (10, 0), (0, 0), (0, 0)]);
-}
-
-#[test]
-fn refusals_of_several_keys_are_for_the_strictest() {
-    let mut client = TestClient::new();
-    let keys = [("default", ratio(0.2)), ("guarded", guard(0.0, 1e9)), ("stopped", stopped(ratio(0.9)))];
-    client.direct(shared_by(1, Mode::Enforce), &keys);
-    let reasons = |client: &mut TestClient, tenants: [&str; 2]| {
-        let targets = tenants.map(|tenant| client.table.target_by_names("api", tenant).unwrap());
-        let mut reasons: Vec<Reason> = (0..1_000)
-            .filter_map(|_| {
-                let ctx = DecideCtx { counters: client.slab.block(0), draws: &mut client.draws };
-                match client.table.decide_parts(&mut targets.map(|target| Part::new(target, 1)), None, ctx).0
-                {
-                    Verdict::Admit => None,
-                    Verdict::Refuse(refusal) => Some(refusal.reason()),
-                }
-            })
-            .collect();
-        reasons.sort_by_key(|reason| *reason as usize);
-        reasons.dedup();
-        reasons
-    };
-    assert_eq!(reasons(&mut client, ["acme", "stopped"]), [Reason::TenantLimit]);
-    assert_eq!(reasons(&mut client, ["acme", "guarded"]), [Reason::ClusterOverload, Reason::BurstGuard]);
 }
 
 #[test]

@@ -70,34 +70,6 @@ fn wait_grows_with_the_overload_without_further_directives() {
 }
 
 #[test]
-fn wait_shrinks_while_the_overload_falls_and_starts_anew_after_it() {
-    let mut client = TestClient::new();
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.9))]);
-    client.pass(100.0);
-    assert!(client.waits("acme", 10).iter().all(|wait| *wait >= 80 * SECOND), "steady for 100 s");
-    for step in 0..80 {
-        client.direct(limited(Mode::Enforce), &[("default", ratio(0.9 * (1.0 - f64::from(step) / 100.0)))]);
-        client.pass(0.1);
-    }
-    assert!(client.waits("acme", 10).iter().all(|wait| *wait <= 15 * SECOND), "falls to nothing in 2 s");
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.0))]);
-    client.pass(10.0);
-    client.direct(limited(Mode::Enforce), &[("default", ratio(0.9))]);
-    assert!(client.waits("acme", 10).iter().all(|wait| *wait < 3 * SECOND), "a new overload");
-}
-
-#[test]
-fn wait_of_a_guard_without_a_ratio_is_the_shortest() {
-    let mut client = TestClient::new();
-    client.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(0.0));
-    client.pass(60.0);
-    assert!(client.waits("acme", 40).iter().all(|wait| (SECOND..3 * SECOND).contains(wait)), "cold start");
-    client.direct(shared_by(1, Mode::Enforce), &[("default", guard(0.0, 1e9))]);
-    client.pass(60.0);
-    assert!(client.waits("acme", 40).iter().all(|wait| (SECOND..3 * SECOND).contains(wait)), "burst guard");
-}
-
-#[test]
 fn directive_that_is_withdrawn_ends_its_overload() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.5)), ("own", ratio(0.5))]);

@@ -2,8 +2,6 @@
 //! requests, responses and counts as they are.
 
 mod axum_stacks;
-mod grpc;
-mod other_servers;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -142,8 +140,6 @@ fn assert_refused(stack: &str, response: &Received) {
     assert!(wait >= 1, "{stack}");
     assert_eq!(response.headers["x-ratelimit-limit"], "100", "{stack}");
     assert!(response.headers.contains_key("ratelimit-policy"), "{stack}");
-    let problem: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
-    assert_eq!(problem["instance"], "/orders/7", "{stack}");
     assert!(!response.headers.contains_key("x-echo"), "{stack}: a refused request reached the service");
 }
 

@@ -2,52 +2,25 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_core::directive::{BucketDirective, Directives};
 use plimsoll_host::{atomic_file, regular_file};
 
 use super::snapshot::{self, Owner};
+use crate::hot::sync::lock;
 
 /// The largest file that is written or read, in bytes.
 pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The place of a cache file, and the service and zone whose directives it holds.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CacheFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     owner: Owner,
     /// Held during a write: an orderly stop may come in the middle of one.
     writing: Arc<Mutex<()>>,
-}
-
-/// The result of the read at the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) enum Restored {
-    /// No file: a first start, or no cache.
-    #[default]
-    Nothing,
-    /// Directives of this age by the clock of this machine.
-    Directives(Duration),
-    /// A file that was not restored, with the reason in one word.
-    Rejected(&'static str),
-}
-
-/// A failure to save directives.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CacheFileError {
-    /// The system failed to write the file.
-    #[error("cannot write {path}: {source}", path = path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The directives are larger than the largest file.
-    #[error("the directives take more than {BYTES_MAX} bytes")]
-    TooLarge,
 }
 
 impl CacheFile {
@@ -56,31 +29,34 @@ impl CacheFile {
     }
 
     /// Reads the directives that an earlier process saved, and logs the result.
-    pub(crate) fn read(&self) -> (Restored, Option<Directives>) {
+    pub(crate) fn read(&self) -> Option<Directives> {
         let path = self.path.display();
-        match read(&self.path) {
+        let read = match read(&self.path) {
             Ok(None) => {
                 tracing::info!(%path, "no directive cache; starting without directives");
-                (Restored::Nothing, None)
+                return None;
             }
-            Ok(Some(bytes)) => match snapshot::read(&bytes, &self.owner) {
-                Ok((directives, written_at)) => {
-                    let age = now_since_1970().saturating_sub(written_at);
-                    let (age_s, buckets) = (age.as_secs(), directives.buckets.len());
-                    let killed = directives.kill.is_killed();
-                    tracing::info!(%path, age_s, buckets, killed, "directive cache restored");
-                    (Restored::Directives(age), Some(directives))
-                }
-                Err(error) => rejected(&self.path, &error, error.label()),
-            },
-            Err(error) => rejected(&self.path, &error, "unreadable"),
+            Ok(Some(bytes)) => snapshot::read(&bytes, &self.owner).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match read {
+            Ok((directives, written_at)) => {
+                let age_s = now_since_1970().saturating_sub(written_at).as_secs();
+                let (buckets, killed) = (directives.buckets.len(), directives.kill.is_killed());
+                tracing::info!(%path, age_s, buckets, killed, "directive cache restored");
+                Some(directives)
+            }
+            Err(error) => {
+                tracing::warn!(%path, error, "directive cache rejected; starting without directives");
+                None
+            }
         }
     }
 
-    /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a reader finds either the new file or the
-    /// former one, whole. Blocks.
-    pub(crate) fn write(&self, mut directives: Directives) -> Result<(), CacheFileError> {
-        let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a
+    /// reader finds either the new file or the former one, whole. Blocks.
+    pub(crate) fn write(&self, mut directives: Directives) -> io::Result<()> {
+        let _alone = lock(&self.writing);
         let now = now_since_1970();
         let mut bytes = snapshot::write(directives.clone(), &self.owner, now);
         if bytes.len() > BYTES_MAX {
@@ -90,21 +66,10 @@ impl CacheFile {
             bytes = snapshot::write(directives, &self.owner, now);
         }
         if bytes.len() > BYTES_MAX {
-            return Err(CacheFileError::TooLarge);
+            return Err(io::Error::other(format!("the directives take more than {BYTES_MAX} bytes")));
         }
         atomic_file::replace(&self.path, &bytes)
-            .map_err(|source| CacheFileError::Write { path: self.path.clone(), source })
     }
-}
-
-fn rejected(
-    path: &Path,
-    error: &dyn std::fmt::Display,
-    label: &'static str,
-) -> (Restored, Option<Directives>) {
-    let path = path.display();
-    tracing::warn!(%path, %error, reason = label, "directive cache rejected; starting without directives");
-    (Restored::Rejected(label), None)
 }
 
 /// Reads a file; `None` if there is no file.

@@ -39,18 +39,6 @@ pub(crate) enum SnapshotError {
     OtherOwner(String),
 }
 
-impl SnapshotError {
-    /// The reason in one word, for a metric label.
-    pub(crate) const fn label(&self) -> &'static str {
-        match self {
-            Self::Torn => "torn",
-            Self::Version => "version",
-            Self::Invalid(_) => "invalid",
-            Self::OtherOwner(_) => "other_owner",
-        }
-    }
-}
-
 /// Writes directives, with the time of writing since 1970. The key of coherent coins is a secret, and is left out.
 pub(crate) fn write(mut directives: Directives, owner: &Owner, written_at: Duration) -> Vec<u8> {
     directives.buckets.iter_mut().for_each(|bucket| bucket.terms.coherence = None);

@@ -24,7 +24,7 @@ const TOMBSTONE_MIN: Duration = Duration::from_secs(10);
 /// The counts of an id are cumulative over all its keys; a key's own counts start at the baseline when it
 /// took the id. An evicted key is still reported until another key takes its id; if it is revived before, its
 /// counts continue.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct KeyRegistry {
     keys: Vec<Key>,
     places: Vec<KeyPlace>,
@@ -36,7 +36,7 @@ pub(crate) struct KeyRegistry {
 }
 
 /// The state of an evicted key.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 enum Evicted {
     /// Tombstoned since then.
     Tombstoned(MonoTime),

@@ -11,8 +11,8 @@ use super::Reply;
 ///
 /// The part of an instance is its share of the tokens that all instances have taken since the refill. The parts of all
 /// instances together are about one, and no instance needs to know the others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Allowance {
     /// The tokens admitted and not paid for.
     used: u64,
     ends: MonoTime,
@@ -27,10 +27,6 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    pub(super) const fn new() -> Self {
-        Self { used: 0, ends: MonoTime::ZERO, left: 0, had: 0, own: 0, refills_at: MonoTime::ZERO }
-    }
-
     /// Notes an answer of the store.
     pub(super) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
         let had = reply.granted.saturating_add(reply.remaining);
@@ -44,7 +40,7 @@ impl Allowance {
     }
 
     /// Admits `need` tokens, and returns the end of this allowance; or else the time until the next.
-    pub(super) fn take(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Result<MonoTime, Duration> {
+    pub(crate) fn take(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Result<MonoTime, Duration> {
         let every = Duration::from_millis(quota.rate.every_ms()).max(Duration::from_secs(1));
         if now >= self.ends {
             (self.used, self.ends) = (0, if now < self.refills_at { self.refills_at } else { now + every });
@@ -59,7 +55,7 @@ impl Allowance {
     }
 
     /// Takes an admission back that was made until `ends`.
-    pub(super) fn take_back(&mut self, need: u64, ends: MonoTime) {
+    pub(crate) fn take_back(&mut self, need: u64, ends: MonoTime) {
         if self.ends == ends {
             self.used = self.used.saturating_sub(need);
         }

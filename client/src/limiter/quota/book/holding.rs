@@ -35,7 +35,6 @@ pub(crate) enum Outcome {
 }
 
 /// The reaction to a request that has to ask the store.
-#[derive(Debug)]
 pub(crate) enum Joined<W> {
     /// A call to make on behalf of this request, and of those that join it.
     Call(Demand),
@@ -46,7 +45,6 @@ pub(crate) enum Joined<W> {
 }
 
 /// The consequences of an answer.
-#[derive(Debug)]
 pub(crate) struct Landed<W> {
     pub(crate) settled: SmallVec<[(W, Outcome); 4]>,
     /// The next call, for the requests that still wait.
@@ -58,13 +56,12 @@ pub(crate) struct Landed<W> {
 }
 
 /// The state of one key of a quota.
-#[derive(Debug)]
 pub(crate) struct Holding<W> {
-    lease: Lease,
+    pub(crate) lease: Lease,
     /// The tokens that the store had at the last answer, and the time of the refill after it.
     heard: Option<(u64, MonoTime)>,
     refusal: Option<Refusal>,
-    allowance: Allowance,
+    pub(crate) allowance: Allowance,
     /// The calls of this key under way.
     calls: u32,
     /// The time from which a request makes another call although one is under way: an answer may be lost.
@@ -73,7 +70,6 @@ pub(crate) struct Holding<W> {
     waiting: VecDeque<Waiting<W>>,
 }
 
-#[derive(Debug)]
 struct Waiting<W> {
     need: u64,
     cost: u64,
@@ -81,7 +77,7 @@ struct Waiting<W> {
 }
 
 /// The least cost that was refused, and until when.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Refusal {
     cost: u64,
     until: MonoTime,
@@ -90,22 +86,17 @@ struct Refusal {
 
 impl<W: Waiter> Holding<W> {
     /// Makes the state of a key whose requests wait for the store for `patience`.
-    pub(crate) const fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration) -> Self {
         Self {
             lease: Lease::new(),
             heard: None,
             refusal: None,
-            allowance: Allowance::new(),
+            allowance: Allowance::default(),
             calls: 0,
             recall_at: MonoTime::ZERO,
             patience,
             waiting: VecDeque::new(),
         }
-    }
-
-    /// Takes up to `cost` tokens from the lease.
-    pub(crate) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
-        self.lease.cover(cost, now)
     }
 
     /// Begins a call ahead of need if the lease is nearly used up.
@@ -136,20 +127,10 @@ impl<W: Waiter> Holding<W> {
     /// Returns tokens to the lease, and those beyond it.
     pub(crate) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         let beyond = self.lease.bank(quota, tokens, now);
-        if self.refusal.is_some_and(|refusal| self.lease.tokens() >= refusal.cost) {
+        if self.refusal.is_some_and(|refusal| self.lease.tokens >= refusal.cost) {
             self.refusal = None;
         }
         beyond
-    }
-
-    /// Takes the lease to give it back.
-    pub(crate) const fn drain(&mut self) -> Tokens {
-        self.lease.drain()
-    }
-
-    /// Returns the tokens of the lease.
-    pub(crate) const fn leased(&self) -> u64 {
-        self.lease.tokens()
     }
 
     /// Returns the remembered refusal of this cost, and the time until its end. Lets one request pass now and then.
@@ -272,7 +253,7 @@ impl<W: Waiter> Holding<W> {
         let late = now.since(refill_at).as_nanos();
         let refills = if now < refill_at { 0 } else { 1 + late / every.as_nanos() };
         let added = refills.saturating_mul(u128::from(rate.refill()));
-        let leased = if self.lease.is_over(now) { 0 } else { self.lease.tokens() };
+        let leased = if self.lease.is_over(now) { 0 } else { self.lease.tokens };
         let tokens = added.saturating_add(u128::from(tokens)).saturating_add(u128::from(leased));
         let reset = match refills {
             0 => refill_at.since(now),
@@ -294,17 +275,6 @@ impl<W: Waiter> Holding<W> {
             return SmallVec::new();
         }
         self.waiting.drain(..).map(|waiting| waiting.waiter).collect()
-    }
-
-    /// Admits `need` tokens out of the allowance for a store that does not answer, and returns the end of the allowance;
-    /// or else the time until the next.
-    pub(crate) fn allow(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Result<MonoTime, Duration> {
-        self.allowance.take(quota, need, now)
-    }
-
-    /// Takes an admission out of the allowance that ends at `ends` back: another quota of the request refused.
-    pub(crate) fn disallow(&mut self, need: u64, ends: MonoTime) {
-        self.allowance.take_back(need, ends);
     }
 
     /// Returns true if nothing would be lost with this state.

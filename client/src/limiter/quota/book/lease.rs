@@ -21,9 +21,8 @@ const AHEAD_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// A lease ends at the next refill of its bucket, when the tokens are lost: after a refill they would come on top of a
 /// full bucket. Its size begins at one token, doubles when a lease is used up within [`GROWS_WITHIN`], and halves when
 /// one lasts longer than [`SHRINKS_AFTER`] or ends unused.
-#[derive(Debug)]
-pub(super) struct Lease {
-    tokens: u64,
+pub(crate) struct Lease {
+    pub(crate) tokens: u64,
     ends: MonoTime,
     size: u64,
     /// The time of the last call; `None` before the first.
@@ -47,16 +46,11 @@ impl Lease {
     }
 
     /// Takes up to `cost` tokens.
-    pub(super) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
+    pub(crate) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
         self.expire(now);
         let count = self.tokens.min(cost);
         self.tokens -= count;
         Tokens { count, ends: self.ends }
-    }
-
-    /// Returns the tokens held.
-    pub(super) const fn tokens(&self) -> u64 {
-        self.tokens
     }
 
     /// Returns true if no token is held.
@@ -80,7 +74,7 @@ impl Lease {
     }
 
     /// Takes all tokens.
-    pub(super) const fn drain(&mut self) -> Tokens {
+    pub(crate) const fn drain(&mut self) -> Tokens {
         Tokens { count: std::mem::replace(&mut self.tokens, 0), ends: self.ends }
     }
 

@@ -8,15 +8,15 @@ pub(super) use holding::{Joined, Outcome, Waiter};
 pub(super) use lease::lease_ends;
 
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::quota::{Quota, QuotaKey};
 
+use crate::hot::sync::lock;
 use holding::Holding;
 
 /// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a bounded
@@ -73,7 +73,7 @@ pub(crate) struct Reply {
 }
 
 /// The identity of a token bucket: the quota by name and rate, and the tenant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct BucketId<'a> {
     pub(super) quota: &'a Arc<Quota>,
     tenant: &'a str,
@@ -81,7 +81,7 @@ pub(super) struct BucketId<'a> {
 }
 
 /// A token bucket, apart from a request: a quota, and a tenant or [`EVERY_TENANT`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Key {
     pub(super) quota: Arc<Quota>,
     pub(super) tenant: Arc<str>,
@@ -94,15 +94,18 @@ impl BucketId<'_> {
 
     /// Returns true for the same token bucket.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.hash == other.hash
-            && self.tenant == other.tenant
-            && self.quota.rate == other.quota.rate
-            && self.quota.name == other.quota.name
+        self.is(other.hash, other.quota, other.tenant)
+    }
+
+    fn is(&self, hash: u64, quota: &Quota, tenant: &str) -> bool {
+        self.hash == hash
+            && self.tenant == tenant
+            && self.quota.rate == quota.rate
+            && self.quota.name == quota.name
     }
 }
 
 /// The state of all keys.
-#[derive(Debug)]
 pub(super) struct Book<W> {
     shards: Box<[Mutex<Shard<W>>]>,
     hasher: FixedState,
@@ -111,17 +114,14 @@ pub(super) struct Book<W> {
     patience: Duration,
 }
 
-#[derive(Debug)]
 struct Shard<W> {
     table: HashTable<Kept<W>>,
     swept_at: MonoTime,
 }
 
-#[derive(Debug)]
 struct Kept<W> {
     hash: u64,
-    quota: Arc<Quota>,
-    tenant: Box<str>,
+    key: Key,
     holding: Holding<W>,
 }
 
@@ -161,34 +161,21 @@ impl<W: Waiter> Book<W> {
         f: impl FnOnce(&mut Holding<W>) -> T,
     ) -> Option<T> {
         let mut shard = self.lock(id.hash);
-        if let Some(kept) = shard.table.find_mut(id.hash, |kept| kept.is(id)) {
-            return Some(f(&mut kept.holding));
-        }
-        if shard.table.len() >= (self.keys_max / SHARDS).max(1) && !shard.sweep(now) {
+        let is_full = shard.table.len() >= (self.keys_max / SHARDS).max(1);
+        if is_full && shard.table.find(id.hash, |kept| kept.is(id)).is_none() && !shard.sweep(now) {
             return None;
         }
+        let kept = || Kept { hash: id.hash, key: id.key(), holding: Holding::new(self.patience) };
         let entry = shard.table.entry(id.hash, |kept| kept.is(id), |kept| kept.hash);
-        let mut entry = match entry {
-            Entry::Occupied(entry) => entry,
-            Entry::Vacant(entry) => entry.insert(Kept {
-                hash: id.hash,
-                quota: Arc::clone(id.quota),
-                tenant: id.tenant.into(),
-                holding: Holding::new(self.patience),
-            }),
-        };
-        Some(f(&mut entry.get_mut().holding))
+        Some(f(&mut entry.or_insert_with(kept).into_mut().holding))
     }
 
     /// Takes all leases.
     pub(super) fn drain(&self) -> Vec<(Key, Tokens)> {
         let mut leases = Vec::new();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = shard.table.iter_mut().map(|kept| {
-                let key = Key { quota: Arc::clone(&kept.quota), tenant: (&*kept.tenant).into() };
-                (key, kept.holding.drain())
-            });
+            let mut shard = lock(shard);
+            let held = shard.table.iter_mut().map(|kept| (kept.key.clone(), kept.holding.lease.drain()));
             leases.extend(held.filter(|(_, tokens)| tokens.count > 0));
         }
         leases
@@ -197,9 +184,9 @@ impl<W: Waiter> Book<W> {
     /// Returns the number of keys, and the tokens of their leases.
     pub(super) fn held(&self) -> (usize, u64) {
         let shards = self.shards.iter().map(|shard| {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = lock(shard);
             let leased =
-                shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.leased()));
+                shard.table.iter().fold(0, |sum: u64, kept| sum.saturating_add(kept.holding.lease.tokens));
             (shard.table.len(), leased)
         });
         shards.fold((0, 0), |(keys, leased), (more, tokens)| (keys + more, leased.saturating_add(tokens)))
@@ -209,7 +196,7 @@ impl<W: Waiter> Book<W> {
         // The table uses the low bits and the highest seven.
         let at = (hash >> 32) as usize % SHARDS;
         debug_assert_eq!(self.shards.len(), SHARDS);
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[at])
     }
 }
 
@@ -228,9 +215,6 @@ impl<W: Waiter> Shard<W> {
 
 impl<W> Kept<W> {
     fn is(&self, id: &BucketId<'_>) -> bool {
-        self.hash == id.hash
-            && &*self.tenant == id.tenant
-            && self.quota.rate == id.quota.rate
-            && self.quota.name == id.quota.name
+        id.is(self.hash, &self.key.quota, &self.key.tenant)
     }
 }

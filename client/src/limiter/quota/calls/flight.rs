@@ -8,18 +8,13 @@ use crate::limiter::quota::held::{Held, Settled};
 use crate::limiter::quota::store::Ask;
 
 /// The call of one key, for all requests that wait for it. Dropped before its end, it ends their wait.
-#[derive(Debug)]
 pub(super) struct Flight {
-    shared: Arc<Shared>,
-    key: Key,
-    is_landed: bool,
+    pub(super) shared: Arc<Shared>,
+    pub(super) key: Key,
+    pub(super) is_landed: bool,
 }
 
 impl Flight {
-    pub(super) const fn new(shared: Arc<Shared>, key: Key) -> Self {
-        Self { shared, key, is_landed: false }
-    }
-
     /// Asks until no request waits.
     pub(super) async fn run(mut self, mut demand: Demand) {
         loop {
@@ -32,7 +27,7 @@ impl Flight {
             let landed = self.shared.known(&self.key, |holding| {
                 let mut landed = holding.land(&self.key.quota, reply, sent, now);
                 if self.shared.is_closed() {
-                    landed.surplus = landed.surplus.and(holding.drain());
+                    landed.surplus = landed.surplus.and(holding.lease.drain());
                 }
                 landed
             });

@@ -7,7 +7,7 @@ mod prober;
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
@@ -19,8 +19,9 @@ use super::book::holding::Holding;
 use super::book::{Book, Demand, KEYS_MAX, Key, Reply, Tokens};
 use super::figures::{Figures, StoreCounters};
 use super::held::Waits;
-use super::store::{Ask, CONNECT_MAX, Failure, LATE_MAX, Store};
+use super::store::{Ask, Failure, LATE_MAX, Store};
 use super::taking::WAITING_MAX;
+use crate::hot::sync::lock;
 use breaker::Breaker;
 use flight::Flight;
 use prober::Prober;
@@ -33,7 +34,6 @@ pub(crate) const GIVES_MAX: usize = 1_000;
 const GIVES_AT_ONCE: usize = 64;
 
 /// The state that the requests of a limiter share.
-#[derive(Debug)]
 pub(super) struct Shared {
     pub(super) book: Book<Waits>,
     pub(super) store: Store,
@@ -58,7 +58,7 @@ impl Shared {
     pub(super) fn new(store: Store, name: String, timeout: Duration, seed: u64) -> Self {
         Self {
             book: Book::new(KEYS_MAX, seed, timeout),
-            breaker: Mutex::new(Breaker::new()),
+            breaker: Mutex::default(),
             is_open: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
             store,
@@ -153,7 +153,7 @@ impl Shared {
 
     /// Makes the call of a key for the requests that wait for it, and further calls until none waits.
     pub(super) fn fly(self: &Arc<Self>, key: Key, demand: Demand) {
-        let flight = Flight::new(Arc::clone(self), key);
+        let flight = Flight { shared: Arc::clone(self), key, is_landed: false };
         // Dropped outside of a runtime, the flight ends the call.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(flight.run(demand));
@@ -193,7 +193,7 @@ impl Shared {
             });
             return;
         }
-        let waiting = || self.gives_waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = || lock(&self.gives_waiting);
         if waiting().len() >= GIVES_MAX {
             return self.lost(&ask);
         }
@@ -206,7 +206,7 @@ impl Shared {
 
     /// Gives what has waited for a breaker to close.
     fn give_waiting(self: &Arc<Self>) {
-        let waiting = std::mem::take(&mut *self.gives_waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        let waiting = std::mem::take(&mut *lock(&self.gives_waiting));
         waiting.into_iter().for_each(|(ask, ends)| self.give_when_closed(ask, ends));
     }
 
@@ -232,19 +232,8 @@ impl Shared {
         let Ok(runtime) = Handle::try_current() else { return };
         let shared = Arc::clone(self);
         runtime.spawn(async move {
-            let Some(ask) = Ask::of_nothing() else { return };
-            let asked = async {
-                shared.store.connect().await?;
-                shared.store.probe(&ask).await
-            };
-            let failure = match timeout(CONNECT_MAX * 2, asked).await {
-                Ok(Ok(())) => return,
-                Ok(Err(failure)) => failure,
-                Err(_) => Failure::Timeout,
-            };
-            let is_opened = shared.breaker().open(shared.now(), jitter());
-            if is_opened {
-                shared.opened(failure);
+            if let Err(failure) = shared.store.greet().await {
+                shared.open(failure);
             }
         });
     }
@@ -290,21 +279,22 @@ impl Shared {
         match result {
             Ok(is_granted) => {
                 self.figures.answered(is_granted);
-                self.breaker().answered();
+                lock(&self.breaker).answered();
             }
             Err(failure) => {
                 self.figures.failed(failure);
-                let is_opened = self.breaker().failed(self.now(), jitter());
-                if is_opened {
-                    self.opened(failure);
+                if lock(&self.breaker).failed(self.now()) {
+                    self.open(failure);
                 }
             }
         }
     }
 
-    /// Logs that the breaker has opened, and probes the store.
-    fn opened(self: &Arc<Self>, failure: Failure) {
-        self.is_open.store(true, Ordering::Relaxed);
+    /// Opens the breaker unless it is open: logs that, and probes the store.
+    fn open(self: &Arc<Self>, failure: Failure) {
+        if self.is_open.swap(true, Ordering::Relaxed) {
+            return;
+        }
         let cause = self.store.fault();
         tracing::warn!(
             store = self.name,
@@ -322,13 +312,4 @@ impl Shared {
             runtime.spawn(Prober { shared: Arc::clone(self), logged: cause }.run());
         }
     }
-
-    fn breaker(&self) -> MutexGuard<'_, Breaker> {
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Draws a number uniform over `u32`.
-fn jitter() -> u32 {
-    getrandom::u32().unwrap_or_default()
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{Shared, jitter};
-use crate::limiter::quota::store::{Ask, CONNECT_MAX};
+use super::Shared;
+use super::breaker::wait;
+use crate::hot::sync::lock;
 
 /// The task that waits for a store to answer again. Dropped with its runtime, it lets another begin.
-#[derive(Debug)]
 pub(super) struct Prober {
     pub(super) shared: Arc<Shared>,
     /// The error that is in the log.
@@ -20,20 +20,14 @@ impl Prober {
     /// Probes until the store answers.
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
-        loop {
-            let wait = shared.breaker().probe_in(shared.now());
-            let Some(wait) = wait else { return };
+        for probes in 0.. {
             // This task has two.
             if Arc::strong_count(&shared) == 2 {
                 return;
             }
-            tokio::time::sleep(wait).await;
-            if !shared.breaker().probe(shared.now()) {
-                continue;
-            }
-            let is_answered = self.is_answered().await;
-            shared.breaker().probed(is_answered, shared.now(), jitter());
-            if is_answered {
+            sleep(wait(probes, getrandom::u32().unwrap_or_default())).await;
+            if self.is_answered().await {
+                lock(&shared.breaker).answered();
                 shared.is_open.store(false, Ordering::Relaxed);
                 tracing::info!(store = shared.name, "quota store answers again");
                 shared.give_waiting();
@@ -44,28 +38,19 @@ impl Prober {
                 tracing::warn!(store = shared.name, cause, "quota store still does not answer");
                 self.logged = Some(cause);
             }
-            shared.store.disconnect();
+            shared.store.disconnect().await;
         }
     }
 
     /// Returns true if the store answers within the deadline of requests, once it is connected.
     async fn is_answered(&self) -> bool {
         let store = &self.shared.store;
-        let Some(ask) = Ask::of_nothing() else { return false };
-        let connected = async {
-            store.connect().await?;
-            store.probe(&ask).await
-        };
-        if !matches!(timeout(CONNECT_MAX * 2, connected).await, Ok(Ok(()))) {
-            return false;
-        }
-        matches!(timeout(self.shared.timeout, store.probe(&ask)).await, Ok(Ok(())))
+        store.greet().await.is_ok() && matches!(timeout(self.shared.timeout, store.probe()).await, Ok(Ok(())))
     }
 }
 
 impl Drop for Prober {
     fn drop(&mut self) {
-        self.shared.breaker().probed(false, self.shared.now(), 0);
         self.shared.is_probing.store(false, Ordering::Release);
     }
 }

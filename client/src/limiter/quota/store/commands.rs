@@ -11,8 +11,7 @@ const TAKE: &str = include_str!("take.lua");
 const GIVE: &str = include_str!("give.lua");
 
 /// The commands that a store understands.
-#[derive(Debug)]
-pub(in super::super) enum Dialect {
+pub(crate) enum Dialect {
     /// A quota server of Plimsoll.
     Server,
     /// Redis, by scripts.

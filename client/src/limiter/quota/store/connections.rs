@@ -1,7 +1,7 @@
 //! The connections to a store: a few, each shared by all requests, made when they are needed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -14,22 +14,22 @@ use redis::{
 
 use super::Failure;
 use super::hint::hint;
+use crate::hot::sync::lock;
 use crate::limiter::quota::config::{QuotaStore, QuotaStoreError, StoreKind};
 
 /// The connections to one server. Redis Cluster has this number to each node.
 const CONNECTIONS: usize = 2;
 /// The time to connect, at most.
-pub(in super::super) const CONNECT_MAX: Duration = Duration::from_secs(1);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// The time that a connection waits for a reply which no request waits for any more.
-pub(in super::super) const LATE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const LATE_MAX: Duration = Duration::from_secs(2);
 /// The characters of an error that are kept for the log.
 const FAULT_CHARS_MAX: usize = 200;
 /// The retries of Redis Cluster, for keys that have moved.
 const CLUSTER_RETRIES: u32 = 2;
 
 /// The connections to one store.
-#[derive(Debug)]
-pub(in super::super) struct Connections {
+pub(crate) struct Connections {
     config: QuotaStore,
     slots: [Slot; CONNECTIONS],
     next: AtomicUsize,
@@ -37,13 +37,10 @@ pub(in super::super) struct Connections {
     fault: Mutex<Option<String>>,
 }
 
-/// A place for one connection.
+/// A place for one connection: the number of those made so far, and the last one while it is open. Locked while one is
+/// made, so that there is one at a time.
 #[derive(Default)]
-struct Slot {
-    open: Mutex<Option<(u64, Connection)>>,
-    /// Held while a connection is made, and the number of those made.
-    connecting: tokio::sync::Mutex<u64>,
-}
+struct Slot(tokio::sync::Mutex<(u64, Option<Connection>)>);
 
 #[derive(Clone)]
 enum Connection {
@@ -83,7 +80,7 @@ impl Connections {
             }
             Err(error) => {
                 if !self.is_cluster() && is_broken(&error) {
-                    slot.close(number);
+                    slot.close(number).await;
                 }
                 Err(self.failed(&error))
             }
@@ -119,49 +116,36 @@ impl Connections {
     }
 
     fn last_fault(&self) -> MutexGuard<'_, Option<String>> {
-        self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.fault)
     }
 
     /// Closes all connections.
-    pub(super) fn close(&self) {
-        for slot in &self.slots {
-            *slot.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    pub(super) async fn close(&self) {
+        for Slot(slot) in &self.slots {
+            slot.lock().await.1 = None;
         }
     }
 }
 
 impl Slot {
     async fn get(&self, config: &QuotaStore) -> RedisResult<(u64, Connection)> {
-        if let Some(open) = self.opened() {
-            return Ok(open);
-        }
-        let mut made = self.connecting.lock().await;
-        if let Some(open) = self.opened() {
-            return Ok(open);
+        let mut slot = self.0.lock().await;
+        let (number, open) = &mut *slot;
+        if let Some(open) = open {
+            return Ok((*number, open.clone()));
         }
         let connection = connect(config).await?;
-        *made += 1;
-        let open = (*made, connection);
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open.clone());
-        Ok(open)
-    }
-
-    fn opened(&self) -> Option<(u64, Connection)> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        *number += 1;
+        *open = Some(connection.clone());
+        Ok((*number, connection))
     }
 
     /// Closes this connection, unless another has taken its place.
-    fn close(&self, number: u64) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.as_ref().is_some_and(|(known, _)| *known == number) {
-            *open = None;
+    async fn close(&self, number: u64) {
+        let mut slot = self.0.lock().await;
+        if slot.0 == number {
+            slot.1 = None;
         }
-    }
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").field("is_open", &self.opened().is_some()).finish_non_exhaustive()
     }
 }
 

@@ -9,20 +9,22 @@ use std::time::Duration;
 
 use plimsoll_core::names::check_tenant;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
+use tokio::time::timeout;
 
 use super::book::{Demand, EVERY_TENANT, Key, Reply};
 use super::config::{QuotaStore, QuotaStoreError, StoreKind};
 #[cfg(all(test, not(feature = "loom")))]
 use super::tests::memory::Memory;
 use commands::{Dialect, give_command, parse, take_command};
+use connections::CONNECT_MAX;
 use connections::Connections;
-pub(super) use connections::{CONNECT_MAX, LATE_MAX};
+pub(super) use connections::LATE_MAX;
 
 /// The keys of one take, at most, as at the quota server.
 const KEYS_PER_TAKE_MAX: usize = 64;
 
 /// The tokens that are asked of one bucket.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Ask {
     pub(super) key: Key,
     pub(super) demand: Demand,
@@ -35,7 +37,7 @@ impl Ask {
     }
 
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
-    pub(super) fn of_nothing() -> Option<Self> {
+    fn of_nothing() -> Option<Self> {
         let rate = QuotaRate::new(1, 1, 1_000).ok()?;
         // A quota server answers this key whatever keys the token is for.
         let name = "plimsoll-start".parse().ok()?;
@@ -74,33 +76,17 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// All failures.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Timeout,
-        Self::Connection,
-        Self::Busy,
-        Self::Unavailable,
-        Self::Reply,
-        Self::Open,
-        Self::Overflow,
-    ];
+    /// The words in metrics, in the order of the failures.
+    pub(crate) const WORDS: [&str; 7] =
+        ["timeout", "connection", "busy", "unavailable", "error", "not_asked", "overflow"];
 
-    /// The word in metrics.
+    /// Returns the word in metrics.
     pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Connection => "connection",
-            Self::Busy => "busy",
-            Self::Unavailable => "unavailable",
-            Self::Reply => "error",
-            Self::Open => "not_asked",
-            Self::Overflow => "overflow",
-        }
+        Self::WORDS[self as usize]
     }
 }
 
 /// A store.
-#[derive(Debug)]
 pub(super) enum Store {
     /// A server that speaks RESP.
     Remote {
@@ -127,12 +113,13 @@ impl Store {
     /// Returns the keys, by index, that can be taken from at once, in the order of the groups: at Redis Cluster those of
     /// one tenant, which is the hash tag of a key.
     pub(super) fn groups(&self, asks: &[Ask]) -> Vec<Vec<usize>> {
+        let is_cluster = self.connections().is_some_and(Connections::is_cluster);
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (at, ask) in asks.iter().enumerate() {
             let group = groups.iter_mut().find(|group| {
                 let first = group.first().and_then(|first| asks.get(*first));
                 group.len() < KEYS_PER_TAKE_MAX
-                    && (!self.is_cluster()
+                    && (!is_cluster
                         || first.is_some_and(|first| first.tenant_in_key() == ask.tenant_in_key()))
             });
             match group {
@@ -167,51 +154,43 @@ impl Store {
         }
     }
 
-    /// Takes nothing from a bucket: a store that answers this answers requests, too.
-    pub(super) async fn probe(&self, ask: &Ask) -> Result<(), Failure> {
-        match self {
-            Self::Remote { dialect, connections } => {
-                let nothing = std::slice::from_ref(ask);
-                let value = connections.run(|is_full| take_command(dialect, nothing, is_full)).await?;
-                parse(value, nothing).map(drop).ok_or(Failure::Reply)
+    /// Connects, and takes nothing from a bucket once.
+    pub(super) async fn greet(&self) -> Result<(), Failure> {
+        let greeted = async {
+            if let Some(connections) = self.connections() {
+                connections.connect().await?;
             }
-            #[cfg(all(test, not(feature = "loom")))]
-            Self::Memory(memory) => memory.probe().await,
-        }
+            self.probe().await
+        };
+        timeout(CONNECT_MAX * 2, greeted).await.unwrap_or(Err(Failure::Timeout))
     }
 
-    /// Connects.
-    pub(super) async fn connect(&self) -> Result<(), Failure> {
-        match self {
-            Self::Remote { connections, .. } => connections.connect().await,
-            #[cfg(all(test, not(feature = "loom")))]
-            Self::Memory(_) => Ok(()),
+    /// Takes nothing from a bucket: a store that answers this answers requests, too.
+    pub(super) async fn probe(&self) -> Result<(), Failure> {
+        #[cfg(all(test, not(feature = "loom")))]
+        if let Self::Memory(memory) = self {
+            return memory.probe().await;
         }
+        self.take(&[Ask::of_nothing().ok_or(Failure::Reply)?]).await.map(drop)
     }
 
     /// Returns the last error, unless the store has answered since.
     pub(super) fn fault(&self) -> Option<String> {
-        match self {
-            Self::Remote { connections, .. } => connections.fault(),
-            #[cfg(all(test, not(feature = "loom")))]
-            Self::Memory(_) => None,
-        }
+        self.connections()?.fault()
     }
 
     /// Closes the connections, so that the next call makes new ones.
-    pub(super) fn disconnect(&self) {
-        match self {
-            Self::Remote { connections, .. } => connections.close(),
-            #[cfg(all(test, not(feature = "loom")))]
-            Self::Memory(_) => {}
+    pub(super) async fn disconnect(&self) {
+        if let Some(connections) = self.connections() {
+            connections.close().await;
         }
     }
 
-    fn is_cluster(&self) -> bool {
+    fn connections(&self) -> Option<&Connections> {
         match self {
-            Self::Remote { connections, .. } => connections.is_cluster(),
+            Self::Remote { connections, .. } => Some(connections),
             #[cfg(all(test, not(feature = "loom")))]
-            Self::Memory(_) => false,
+            Self::Memory(_) => None,
         }
     }
 }

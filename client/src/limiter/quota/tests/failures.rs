@@ -152,15 +152,6 @@ fn outside_of_a_runtime_the_policy_decides() {
     assert_eq!(refusal(exact).map(|(_, reason, _)| reason), Some(Reason::QuotaDegraded));
 }
 
-#[tokio::test(start_paused = true)]
-async fn failures_have_no_share_in_the_times_of_answers() {
-    let memory = Memory::new();
-    memory.behave(Behaviour::Fails);
-    let quotas = on(&memory);
-    assert_eq!(take(&quotas, &per_hour(OnStoreError::Allow, 1), "acme", 1).await, Exact::Granted);
-    assert_eq!(quotas.counters().durations.count, 0);
-}
-
 /// A server of which the second connection takes commands and never answers.
 async fn half_silent() -> (u16, Arc<std::sync::atomic::AtomicUsize>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

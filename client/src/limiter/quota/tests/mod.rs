@@ -18,9 +18,16 @@ use plimsoll_core::decision::Reason;
 use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
 use super::Quotas;
+use super::StoreCounters;
 use super::config::TIMEOUT_DEFAULT;
-use crate::limiter::layered::{Asked, Exact, Taking};
+use crate::limiter::layered::{Asked, Exact, Store as _, Taking};
 use memory::Memory;
+
+impl Quotas {
+    fn counters(&self) -> StoreCounters {
+        self.shared.counters()
+    }
+}
 
 /// Makes a quota of so many tokens an hour.
 fn hourly(name: &str, max: u64, lease: u64) -> Arc<Quota> {

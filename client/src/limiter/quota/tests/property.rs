@@ -133,7 +133,7 @@ impl World {
                 self.used += self.debit(Demand { least: tokens, wanted: tokens }).granted;
             }
             Step::Request(cost) => {
-                let covered = self.holding.cover(cost, now);
+                let covered = self.holding.lease.cover(cost, now);
                 if covered.count == cost {
                     self.used += cost;
                     let ahead = self.holding.ahead(&quota, now);
@@ -189,9 +189,9 @@ impl World {
 
     fn check(&self) {
         let reserved: u64 = self.waiting.iter().map(|(_, held)| held.count).sum();
-        let held = self.holding.leased() + reserved;
+        let held = self.holding.lease.tokens + reserved;
         assert!(self.used + held <= self.debited, "{} used, {held} held of {}", self.used, self.debited);
-        assert!(self.holding.leased() <= self.quota.lease(), "at most one lease is lost in a crash");
+        assert!(self.holding.lease.tokens <= self.quota.lease(), "at most one lease is lost in a crash");
         assert!(self.calls.len() <= 10, "requests of a key share calls");
         let refills = self.millis / self.quota.rate.every_ms();
         let most = self.quota.rate.max() + refills * self.quota.rate.refill();
@@ -225,8 +225,8 @@ proptest! {
         for (need, wait, is_taken_back) in steps {
             millis += wait;
             let now = MonoTime::from_micros(millis * 1_000);
-            match holding.allow(&of, need, now) {
-                Ok(ends) if is_taken_back => holding.disallow(need, ends),
+            match holding.allowance.take(&of, need, now) {
+                Ok(ends) if is_taken_back => holding.allowance.take_back(need, ends),
                 Ok(_) => admitted.push((millis, need)),
                 Err(wait) => prop_assert!(wait > Duration::ZERO && wait <= Duration::from_secs(2)),
             }
@@ -244,8 +244,8 @@ fn admission_taken_back_after_its_interval_leaves_the_next_allowance_as_it_is() 
     let of = quota("calls", (1_000, 10, 2_000), 10, OnStoreError::AllowBounded);
     let mut holding = Holding::<Caller>::new(PATIENCE);
     let at = |millis: u64| MonoTime::from_micros(millis * 1_000);
-    let ends = holding.allow(&of, 10, at(0)).unwrap();
-    assert!(holding.allow(&of, 10, at(2_000)).is_ok());
-    holding.disallow(10, ends);
-    assert!(holding.allow(&of, 1, at(2_000)).is_err());
+    let ends = holding.allowance.take(&of, 10, at(0)).unwrap();
+    assert!(holding.allowance.take(&of, 10, at(2_000)).is_ok());
+    holding.allowance.take_back(10, ends);
+    assert!(holding.allowance.take(&of, 1, at(2_000)).is_err());
 }

@@ -108,7 +108,7 @@ fn http_refusal_has_the_documented_form() {
     let detail = words::detail(Reason::ClusterOverload);
     let expected = json!({
         "type": REDUCED_CAPACITY, "title": "Temporary Reduced Capacity", "status": 429, "detail": detail,
-        "instance": "/orders/7", "violated-policies": ["checkout"], "reason": "cluster_overload",
+        "violated-policies": ["checkout"], "reason": "cluster_overload",
     });
     assert_eq!(problem, expected);
 }
@@ -255,18 +255,6 @@ fn refusal_without_a_bucket_names_none() {
             let status = Status::from_header_map(refused.headers()).unwrap();
             assert!(status.get_details_error_info().unwrap().metadata.is_empty());
         }
-    }
-}
-
-#[test]
-fn long_path_does_not_enlarge_the_refusal() {
-    for content_type in ["application/json", "application/grpc"] {
-        let mut request = request(content_type);
-        *request.uri_mut() = format!("/{}", "x".repeat(60_000)).parse().unwrap();
-        let by = by(Reason::ClusterOverload, bucket(per_second(1e12)));
-        let refused = response(&Format::DEFAULT, Head::of(&request), &by, at(1));
-        let size: usize = refused.headers().values().map(HeaderValue::len).sum();
-        assert!(size < 2_048 && refused.body().len() < 2_048, "{size} bytes of headers for {content_type}");
     }
 }
 

@@ -56,23 +56,6 @@ fn refill_below_a_second_is_a_window_of_one_second() {
 }
 
 #[test]
-fn quota_that_cannot_be_checked_is_no_violated_policy() {
-    let by = RefusedBy { refusal: refusal(Reason::QuotaDegraded), ..used_up() };
-    let (headers, problem) = http(&by);
-    assert!(!headers.contains_key("ratelimit-policy") && !headers.contains_key("x-ratelimit-limit"));
-    assert_eq!(headers.get("retry-after").unwrap(), "2");
-    assert_eq!((problem.get("violated-policies"), &problem["reason"]), (None, &json!("quota_degraded")));
-}
-
-#[test]
-fn grpc_blames_the_store_for_its_silence() {
-    let by = RefusedBy { refusal: refusal(Reason::QuotaDegraded), ..used_up() };
-    let response = response(&Format::DEFAULT, Head::of(&request("application/grpc")), &by, at(1_000));
-    let status = Status::from_header_map(response.headers()).unwrap();
-    assert!(status.get_details_quota_failure().is_none() && status.message().contains("store"), "{status}");
-}
-
-#[test]
 fn grpc_callers_are_told_not_to_retry_and_which_quota_it_is() {
     let request = request("application/grpc");
     let response = response(&Format::DEFAULT, Head::of(&request), &used_up(), at(1_000));

@@ -18,7 +18,7 @@ use crate::responses::{Ending, GRPC_UNKNOWN};
     message = "the body `{R}` of the service cannot be made from bytes",
     note = "use `PlimsollLayer::either_body`"
 )]
-pub trait ResponseBody<R>: sealed::Sealed {
+pub trait ResponseBody<R> {
     /// The body of all responses.
     type Body;
 
@@ -162,13 +162,6 @@ fn watch_same<R: 'static>(mut body: R, mut outcome: Outcome) -> R {
     }
     outcome.settle(Ending::Status(StatusCode::OK.as_u16()));
     body
-}
-
-mod sealed {
-    pub trait Sealed {}
-
-    impl Sealed for super::EitherBody {}
-    impl Sealed for super::SameBody {}
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The evidence in reports: every outcome once, under the mode and side in force all the while.
 
 use super::super::*;
-use crate::responses::Ending;
+use crate::responses::{Ending, Recorder};
 use plimsoll_core::report::{CohortKey, Outcomes, Side};
 
 const MS: Duration = Duration::from_millis(1);
@@ -95,7 +95,7 @@ fn decisions_without_a_directive_are_not_reported_and_responses_are() {
     let own = client.table.responses.cohort(0);
     assert_eq!((own.side, own.in_canary), (Side::Canary, true));
     for (took, ending) in [(MS * 7, Ending::Status(200)), (MS * 9, Ending::Status(500))] {
-        client.table.responses.ended(0, own, took, Some(ending));
+        Recorder { cohort: own, ..client.table.responses.recorder(0) }.ended(took, Some(ending));
     }
     let all = collected(&mut client);
     assert_eq!((all[0].1.failed, all[0].1.latency.samples(), all[0].1.offered), (1, 2, 0));

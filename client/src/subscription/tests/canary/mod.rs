@@ -3,7 +3,6 @@
 mod evidence;
 
 use super::*;
-use crate::hot::directive_word::DirectiveWord;
 use crate::hot::thread_counters::QuotaOutcome;
 use crate::responses::Ending;
 use plimsoll_core::report::{CohortKey, Outcomes, Side};
@@ -73,24 +72,6 @@ fn only_keys_of_the_cohort_refuse_and_a_restarted_instance_chooses_the_same() {
     assert_ne!(members(cohort(50.0, 1), "edge-1"), members(cohort(50.0, 1), "edge-2"));
 }
 
-#[test]
-fn refusals_of_keys_outside_the_cohort_are_counted_as_withheld() {
-    let mut client = by_key("edge-1");
-    client.direct(canary(50.0), &[("default", ratio(1.0))]);
-    let members = client.enforced();
-    let before = client.subscription.counts();
-    TENANTS.iter().for_each(|tenant| client.send(tenant, 1));
-    for (key, counts) in client.subscription.counts() {
-        let new = counts.since(before[&key]);
-        let is_member = members.contains(&key.tenant.as_str());
-        assert_eq!(
-            (new.dropped, new.would_dropped),
-            (u64::from(is_member), u64::from(!is_member)),
-            "{key:?}"
-        );
-    }
-}
-
 /// Keys without a directive of their own share the guard of their class, and a mark gives them none of their own.
 #[test]
 fn keys_on_both_sides_take_tokens_of_one_guard() {
@@ -112,38 +93,6 @@ fn name_that_enters_during_the_canary_has_its_side_after_the_next_tick() {
         client.send(&tenant, 1);
         client.tick();
         assert_eq!(client.enforces(&tenant), cohort(50.0, 1).contains_key(&name, &tenant), "{tenant}");
-    }
-}
-
-#[test]
-fn kill_stops_every_key_of_the_canary() {
-    for fleet in [true, false] {
-        let mut client = by_key("edge-1");
-        client.direct(canary(50.0), &[("default", ratio(1.0)), ("acme", ratio(1.0))]);
-        assert!(!client.enforced().is_empty());
-        if fleet {
-            let message = client.message(Terms::default(), &[]);
-            client
-                .subscription
-                .on_directives(
-                    client.now,
-                    Directives { kill: KillGeneration(1), buckets: Vec::new(), ..message },
-                )
-                .unwrap();
-        } else {
-            client.subscription.observe(true);
-        }
-        assert_eq!(client.enforced(), [""; 0]);
-    }
-}
-
-#[test]
-fn canary_by_instance_marks_no_key() {
-    let mut client = TestClient::new();
-    client.direct(canary(100.0), &[("default", ratio(1.0))]);
-    assert_eq!(client.enforced(), TENANTS);
-    for place in client.subscription.registry.places().iter().filter(|place| place.key != place.default_key) {
-        assert_eq!(client.table.own_directive(place.key), DirectiveWord::NOTHING);
     }
 }
 
@@ -230,20 +179,6 @@ fn evidence_has_both_sides_each_with_the_decisions_on_its_keys() {
             "{mode:?}"
         );
     }
-}
-
-#[test]
-fn evidence_that_spans_a_change_of_the_share_is_dropped() {
-    let mut client = by_key("edge-1");
-    client.direct(canary(50.0), &[("default", ratio(1.0))]);
-    client.enforced();
-    collected(&mut client);
-    send_each(&mut client, 10);
-    client.direct(canary(60.0), &[("default", ratio(1.0))]);
-    assert_eq!(collected(&mut client), []);
-    send_each(&mut client, 10);
-    let offered: u64 = collected(&mut client).iter().map(|(_, outcomes)| outcomes.offered).sum();
-    assert_eq!(offered, 10 * TENANTS.len() as u64);
 }
 
 #[test]

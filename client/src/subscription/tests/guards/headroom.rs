@@ -106,19 +106,6 @@ fn pool_adds_nothing_to_a_cold_rate() {
 }
 
 #[test]
-fn larger_depth_makes_room_and_adds_no_tokens() {
-    let mut client = TestClient::new();
-    let keys = [("default", guard(0.0, 1e9))];
-    let shallow = ZonePool { depth: PoolDepth::MIN, ..pool(Some(180.0), 60.0) };
-    client.direct(pooled(10, Mode::Enforce, shallow), &keys);
-    client.direct(pooled(10, Mode::Enforce, pool(Some(180.0), 60.0)), &keys);
-    assert_eq!(u64::from(client.drain("acme")), depth(0.0) as u64 + pool_depth(&shallow, 10));
-    client.run("acme", 1_000, |_| 0);
-    let filled = u64::from(client.drain("acme"));
-    assert!(filled > 2 * pool_depth(&shallow, 10), "{filled}");
-}
-
-#[test]
 fn pool_grows_to_the_largest_group() {
     let mut client = TestClient::new();
     client.run("acme", 20, |_| 0);
@@ -172,59 +159,6 @@ fn granted_tokens_lapse_after_their_time_and_without_headroom() {
 }
 
 #[test]
-fn part_of_the_pool_follows_the_load_of_all_keys() {
-    let mut client = TestClient::new();
-    client.run("acme", 20, |_| 0);
-    // By turns 100 and 200 requests/s: a quarter of the zone's 600.
-    for _ in 0..50 {
-        client.run("acme", 10, |_| 1);
-        client.run("jo", 10, |_| 2);
-    }
-    let zone = pool(Some(1_000.0), 600.0);
-    let keys = [("acme", guard(0.0, 1e9)), ("default", guard(0.0, 1e9))];
-    client.direct(pooled(10, Mode::Enforce, zone), &keys);
-    client.drain("acme");
-    let passed = client.run("acme", 40, |_| 20);
-    assert!((62..=78).contains(&passed), "{passed} in 0.4 s at 1,000 * (0.5 * 0.25 + 0.5 / 10)");
-}
-
-#[test]
-fn cost_is_taken_whole_from_the_guard_or_the_pool() {
-    let mut client = TestClient::new();
-    let zone = pool(Some(180.0), 60.0);
-    client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9))]);
-    let (own, shared) = (depth(0.0) as u64, pool_depth(&zone, 1));
-    let admit = |client: &mut TestClient, cost: u64| {
-        let target = client.table.target_by_names("api", "acme").unwrap();
-        let ctx = DecideCtx { counters: client.slab.block(0), draws: &mut client.draws };
-        client.table.decide_by(target, cost as u32, None, ctx).is_admit()
-    };
-    assert!(own == 3 && shared > 9, "{own} and {shared}");
-    assert!(admit(&mut client, 1));
-    assert!(admit(&mut client, shared - 1), "from the pool, with two tokens left in the guard");
-    assert!(!admit(&mut client, 3), "not from both");
-    assert!(admit(&mut client, 2));
-    assert!(!admit(&mut client, 2), "one is left in the pool");
-    assert!(admit(&mut client, 1));
-}
-
-#[test]
-fn pool_decides_alike_where_nothing_is_carried_out() {
-    for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
-        let mut client = TestClient::new();
-        let zone = pool(Some(180.0), 60.0);
-        let terms = pooled(1, mode, zone);
-        client.direct(terms.clone(), &[("default", guard(0.0, 1e9))]);
-        let kill = Directives { kill: KillGeneration(1), ..client.message(terms, &[]) };
-        client.subscription.on_directives(client.now, Directives { buckets: Vec::new(), ..kill }).unwrap();
-        client.check(&[("acme", 0.0)]);
-        let counts = client.counts();
-        assert_eq!(counts.passed(), depth(0.0) as u64 + pool_depth(&zone, 1), "{mode}");
-        assert_eq!(counts.would_guard_dropped, counts.offered - counts.passed());
-    }
-}
-
-#[test]
 fn threads_without_counters_and_requests_of_several_keys_draw_on_the_pool() {
     let mut client = TestClient::new();
     let zone = pool(Some(180.0), 60.0);
@@ -249,19 +183,6 @@ fn threads_without_counters_and_requests_of_several_keys_draw_on_the_pool() {
     assert_eq!(passed, all / 2);
     let rest = (0..1_000).filter(|_| decide(&mut client, &[0])).count() as u64;
     assert_eq!(rest, all % 2);
-}
-
-#[test]
-fn pool_survives_a_restart_with_the_directives() {
-    let mut client = TestClient::new();
-    let zone = pool(Some(180.0), 60.0);
-    let own = guard(0.0, 1e9);
-    client.direct(pooled(1, Mode::Enforce, zone), &[("default", own), ("stopped", stopped(own))]);
-    let (_, saved) = client.subscription.unsaved().unwrap();
-    let mut later = TestClient::new();
-    later.subscription.restore(saved);
-    assert_eq!(u64::from(later.drain("stopped")), depth(0.0) as u64);
-    assert_eq!(u64::from(later.drain("acme")), depth(0.0) as u64 + pool_depth(&zone, 1));
 }
 
 proptest! {

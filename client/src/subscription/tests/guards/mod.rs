@@ -77,21 +77,6 @@ fn client_gets_an_even_part_before_the_first_measurement_and_its_own_after_it() 
 }
 
 #[test]
-fn fractions_of_tokens_add_up_over_refills() {
-    let mut client = TestClient::new();
-    // g = 5 requests/s * 0.1 / 1 client: a two-hundredth of a token each tick.
-    client.direct(
-        shared_by(1, Mode::Enforce),
-        &[("default", Values { offered: Some(rate(1e9)), ..guard(5.0, 0.0) })],
-    );
-    client.drain("acme");
-    client.subscription.on_tick(client.now);
-    client.drain("acme");
-    let passed = client.run("acme", 1_010, |_| 1);
-    assert!((4..=6).contains(&passed), "{passed} in 10.1 s at half a request/s");
-}
-
-#[test]
 fn tokens_outlive_directives_up_to_the_new_depth() {
     let mut client = TestClient::new();
     let zone = |g: f64| [("default", guard(g * 10.0, 1e9))]; // one client, nothing offered: a tenth
@@ -156,14 +141,6 @@ fn request_refused_by_the_coin_takes_no_token() {
     client.check(&[("acme", 1.0)]);
     client.direct(shared_by(1, Mode::Enforce), &[("default", both(0.0))]);
     assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
-}
-
-#[test]
-fn limit_of_zero_leaves_no_burst() {
-    let mut client = TestClient::new();
-    let denied = Terms { limit: Limit::PerSecond(Rate::ZERO), ..shared_by(1, Mode::Enforce) };
-    client.direct(denied, &[("default", guard(0.0, 0.0))]);
-    assert_eq!(client.drain("acme"), 0);
 }
 
 #[test]
