@@ -5,6 +5,8 @@ mod allocations;
 #[cfg(test)]
 mod coherent;
 #[cfg(test)]
+mod contract;
+#[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod exports;

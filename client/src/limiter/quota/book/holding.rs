@@ -117,10 +117,11 @@ impl<W: Waiter> Holding<W> {
             return None;
         }
         let lease = if quota.lease() > 1 { self.lease.extra(quota, now).max(1) } else { 0 };
-        let wanted = lease.saturating_add(self.allowance.owed(now));
+        let owed = self.allowance.owed(now);
+        let wanted = lease.saturating_add(owed);
         (wanted > 0).then(|| {
             self.call(now);
-            Demand { least: 1, wanted }
+            Demand { least: least(quota, 0, owed).max(1), wanted }
         })
     }
 
@@ -185,15 +186,18 @@ impl<W: Waiter> Holding<W> {
         let mut settled = SmallVec::new();
         self.heard(quota, reply, now);
         let ends = lease_ends(quota, reply.refill_in, sent);
+        // What was admitted without the store is paid before anything else is served.
         let mut left = reply.granted;
+        left -= self.allowance.repay(left, now);
+        let owed = self.allowance.owed(now);
         while let Some(first) = self.waiting.front() {
             let outcome = if first.waiter.is_gone() {
                 None
             } else if first.need <= left {
                 left -= first.need;
                 Some(Outcome::Took(Tokens { count: first.need, ends }))
-            } else if reply.granted == 0 && first.need > reply.remaining {
-                let wait = holds_in(quota.rate, reply, first.need);
+            } else if reply.granted == 0 && least(quota, first.need, owed) > reply.remaining {
+                let wait = holds_in(quota.rate, reply, least(quota, first.need, owed));
                 let (cost, until) = (first.cost, now + wait.unwrap_or(REFUSAL_LASTS_MAX));
                 self.remember(cost, until, now);
                 Some(Outcome::Refused(wait))
@@ -209,13 +213,15 @@ impl<W: Waiter> Holding<W> {
             let wait = holds_in(quota.rate, reply, 1).unwrap_or(REFUSAL_LASTS_MAX);
             self.remember(1, now + wait, now);
         }
-        left -= self.allowance.repay(left, now);
         let ended = self.lease.take_ended(now);
         let surplus = self.bank(quota, Tokens { count: left, ends }, now);
         self.calls = self.calls.saturating_sub(1);
         // Where another instance was faster, the next call asks for less.
         let remaining = if reply.granted > 0 { reply.remaining } else { 0 };
-        let again = if self.calls == 0 { self.next_call(quota, remaining, now) } else { None };
+        let again = match self.calls {
+            0 => self.next_call(quota, remaining, now).or_else(|| self.pay(reply, now)),
+            _ => None,
+        };
         Landed { settled, again, surplus, ended }
     }
 
@@ -299,18 +305,28 @@ impl<W: Waiter> Holding<W> {
     /// Makes the call for the requests that wait, of a bucket that had `remaining` tokens a moment ago. It asks for those
     /// that these serve at once: a store grants only a part of what is asked for beyond the least.
     fn next_call(&mut self, quota: &Quota, remaining: u64, now: MonoTime) -> Option<Demand> {
-        let mut least = self.waiting.front()?.need;
-        let mut needs = 0_u64;
+        // A call beside another that may still be answered asks for no lease, and pays nothing.
+        let is_first = self.calls == 0;
+        let mut needs = if is_first { self.allowance.owed(now) } else { 0 };
+        let mut least = least(quota, self.waiting.front()?.need, needs);
         for waiting in &self.waiting {
             needs = needs.saturating_add(waiting.need);
             if needs <= remaining {
                 least = needs;
             }
         }
-        // A call beside another that may still be answered asks for no lease.
-        let extra = if self.calls > 0 { 0 } else { self.lease.extra(quota, now) + self.allowance.owed(now) };
+        let extra = if is_first { self.lease.extra(quota, now) } else { 0 };
         self.call(now);
         Some(Demand { least, wanted: needs.saturating_add(extra) })
+    }
+
+    /// Makes the call that pays with what is left of a bucket that has less than is owed.
+    fn pay(&mut self, reply: Reply, now: MonoTime) -> Option<Demand> {
+        let count = self.allowance.owed(now).min(reply.remaining);
+        (reply.granted == 0 && count > 0).then(|| {
+            self.call(now);
+            Demand { least: count, wanted: count }
+        })
     }
 
     /// Counts a call. Each further one that is not answered doubles the time to the next.
@@ -318,6 +334,12 @@ impl<W: Waiter> Holding<W> {
         self.recall_at = now + self.patience.saturating_mul(1 << self.calls.min(10));
         self.calls += 1;
     }
+}
+
+/// Returns the tokens without which a request that needs some is refused, while others are owed: a bucket never holds more
+/// than its maximum.
+fn least(quota: &Quota, need: u64, owed: u64) -> u64 {
+    need.saturating_add(owed).min(quota.rate.max()).max(need)
 }
 
 /// Returns the time until a bucket holds `need` tokens if nothing is taken; `None` if it never does.

@@ -65,6 +65,27 @@ async fn store_that_does_not_answer_at_the_start_is_down_before_the_first_reques
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_outage_admitted_is_paid_first() {
+    let memory = Memory::new();
+    let quotas = on(&memory);
+    let of = [quota("calls", (10, 10, 3_600_000), 1, OnStoreError::AllowBounded)];
+    let mut admitted = 0;
+    for behaviour in [Behaviour::Answers, Behaviour::Fails, Behaviour::Answers] {
+        memory.behave(behaviour);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        // Three before it, and until a refusal during and after it.
+        for at in 0..20 {
+            let is_enough = admitted == 3 && behaviour == Behaviour::Answers && at == 3;
+            if is_enough || take(&quotas, &of, "acme", 1).await != Exact::Granted {
+                break;
+            }
+            admitted += 1;
+        }
+    }
+    assert_eq!(admitted, 10, "exactly the quota");
+}
+
+#[tokio::test(start_paused = true)]
 async fn open_breaker_keeps_requests_from_waiting_and_closes_by_itself() {
     let memory = Memory::new();
     memory.behave(Behaviour::Silent);
