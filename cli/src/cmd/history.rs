@@ -129,8 +129,8 @@ fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
 fn invalid(args: &ImportArgs, error: &str, line: Option<usize>) -> anyhow::Result<ExitCode> {
     match args.admin.output.format {
         Format::Text => {
-            let place = line.map(|line| format!("{line}: ")).unwrap_or_default();
-            writeln!(output::stderr(), "{}:{place}{error}", args.file.display())?;
+            let place = line.map(|line| format!(":{line}")).unwrap_or_default();
+            writeln!(output::stderr(), "{}{place}: {error}", args.file.display())?;
         }
         Format::Json => {
             json_line(&mut output::stdout(), &serde_json::json!({ "error": error, "line": line }))?;
