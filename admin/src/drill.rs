@@ -13,12 +13,11 @@ use tokio::time::{Instant, sleep};
 use crate::body::error_response;
 use crate::kill_api::{DRILL_MAX_MS, DrillOrder, DrillReport};
 
-/// The interval at which a running drill is checked for completion.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress, and `away` the number of
-/// known aggregators that are not connected, with which it is incomplete. A drill that starts in the meantime
-/// ends this one.
+/// Runs a drill on a state machine: `begin` starts one, `timing` returns its progress, and `away`
+/// the number of known aggregators that are not connected. While there are any, the drill is
+/// incomplete. A drill that starts in the meantime ends this one.
 pub async fn run<S>(
     machine: &Shared<S>,
     order: DrillOrder,

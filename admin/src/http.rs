@@ -30,19 +30,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-/// The longest time of a TLS handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// The longest time that a connection waits for the head of a request, between requests too.
+/// Maximum time that a connection waits for the head of a request, between requests too.
 const HEAD_MAX: Duration = Duration::from_secs(30);
-/// The longest time from the head of a request to the end of its body.
 const BODY_MAX: Duration = Duration::from_secs(30);
-/// The longest life of a connection; the request in progress then has [`DRAIN_MAX`] to end.
+/// Maximum life of a connection; the request in progress then has [`DRAIN_MAX`] to end.
 const LIFE_MAX: Duration = Duration::from_secs(300);
-/// The longest time that the last request of a connection may take.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Serves `routes` until `shutdown` completes, over TLS if there are certificates. Requests in progress are answered
-/// first.
 pub(crate) async fn serve(
     listener: TcpListener,
     connections: Connections,
@@ -85,7 +80,6 @@ async fn handshake(
     accepted.unwrap_or_else(|late| Err(late.into())).map_err(|error| HandshakeFailure::of(&error))
 }
 
-/// Answers the requests of one connection.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     peer: SocketAddr,
@@ -98,7 +92,7 @@ async fn converse(
         .header_read_timeout(HEAD_MAX)
         .serve_connection(TokioIo::new(stream), service_fn(answer));
     let mut connection = pin!(connection);
-    // An error is the caller's: it has gone, was too slow, or sent no HTTP.
+    // An error is the caller's: it has left, was too slow, or sent no HTTP.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = closing.cancelled() => {}
@@ -118,7 +112,6 @@ async fn answer(
     routes.oneshot(request).await
 }
 
-/// Returns a body that fails if it does not end in time.
 fn within_deadline(body: Incoming) -> Body {
     let is_empty = body.is_end_stream();
     let body = Body::new(body);

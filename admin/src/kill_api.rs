@@ -16,9 +16,9 @@ pub const OFF: &str = "/kill/off";
 /// The path that takes [`DrillOrder`] by POST and answers [`DrillReport`] when every client has acknowledged
 /// the drill or the timeout passed.
 pub const DRILL: &str = "/kill/drill";
-/// The longest duration that a kill may be ordered for: 366 days, in seconds.
+/// Maximum duration of an ordered kill: 366 days, in seconds.
 pub const TTL_MAX_S: u64 = 366 * 24 * 3_600;
-/// The longest timeout of a drill, in milliseconds.
+/// Maximum timeout of a drill, in milliseconds.
 pub const DRILL_MAX_MS: u64 = 60_000;
 
 /// A request to kill: clients admit every request of the fleet or of one bucket.
@@ -134,7 +134,7 @@ pub struct KillState {
     pub killed: bool,
     /// True if the policy file orders the kill.
     pub by_file: bool,
-    /// The kill order in force, if one was given by command.
+    /// The current kill order, if one was given by command.
     pub command: Option<KillOrder>,
     /// True if an aggregator below orders the kill, and no controller has confirmed it. Aggregators only.
     pub ordered_below: bool,

@@ -1,11 +1,11 @@
-//! The controllers other than the one in force, as `/status` shows them and the log names them.
+//! The controllers other than the current one, as `/status` shows them and the log names them.
 
 use plimsoll_core::directive::Leader;
 use plimsoll_core::exchange::other_controllers::{OtherControllers, Sighting};
 use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Serialize};
 
-/// A controller other than the one in force.
+/// A controller other than the current one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherController {
     /// Its epoch.
@@ -14,7 +14,7 @@ pub struct OtherController {
     pub instance: Option<String>,
     /// The client, the aggregator or the parent that names it.
     pub through: String,
-    /// True if it has the epoch of the controller in force: both run on copies of one state.
+    /// True if it has the epoch of the current controller: both run on copies of one state.
     pub same_epoch: bool,
 }
 
@@ -25,7 +25,7 @@ impl OtherController {
         Self { epoch: other.epoch.0, instance, through: through.to_owned(), same_epoch }
     }
 
-    /// Lists those that were seen lately.
+    /// Lists the controllers that were seen lately.
     pub fn list(others: &OtherControllers, now: MonoTime) -> Vec<Self> {
         let each = others.iter(now).map(|(peer, seen)| Self::new(seen.other, peer, seen.is_rival));
         each.collect()

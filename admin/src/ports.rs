@@ -8,7 +8,7 @@ use plimsoll_core::stats::metrics::{Metric, Series, Value, one, rows};
 use plimsoll_host::descriptors;
 use plimsoll_proto::transport::{Connections, Counts};
 
-/// The most connections of an admin port; one address has half of them at most.
+/// Maximum number of connections of an admin port; one address has half of them at most.
 const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Returns the name of a process that was given none: the machine and the port. Without a valid name the machine is `localhost`.
@@ -22,13 +22,14 @@ pub fn host_and_port(listen: SocketAddr) -> String {
 pub struct Ports {
     /// The connections of the gRPC port.
     pub grpc: Connections,
-    /// The connections of the admin port, each of which counts as pending.
+    /// The connections of the admin port. Each of them counts as pending.
     pub admin: Connections,
 }
 
 impl Ports {
-    /// Allows this many connections without a greeting at the gRPC port, at most half of the descriptors. In all,
-    /// it leaves some descriptors to the admin port, by which a lack of them is seen.
+    /// Allows this many connections without a greeting at the gRPC port, at most half of the
+    /// descriptors. In all, it leaves some descriptors to the admin port, which shows a lack of
+    /// them.
     pub fn new(pending_max: usize) -> Self {
         let number = |descriptors| usize::try_from(descriptors).unwrap_or(usize::MAX);
         let limit = descriptors::limit();

@@ -9,11 +9,12 @@ use plimsoll_core::stats::metrics::{Metric, one, rows};
 use plimsoll_proto::driver::parent::{OnRejected, Rejection};
 use serde::{Deserialize, Serialize};
 
-/// Refusals after which a child counts as refused. It comes back within 12 s each time.
+/// A child counts as refused after this number of refusals. It returns within 12 s each time.
 const REFUSED_AFTER: u64 = 3;
-/// A child without a refusal for this long is refused no longer. Also the time between log lines about one.
+/// A child is not refused anymore after this time without a refusal. Also the time between log
+/// lines about one.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-/// The most children that are remembered by name.
+/// Maximum number of children that are remembered by name.
 pub const REFUSED_MAX: usize = 256;
 
 /// Streams closed since the process started, by reason, and refused children by name. Clones share them.
@@ -37,7 +38,7 @@ struct Refused {
     logged_at: Option<Instant>,
 }
 
-/// A child of which this parent refuses one stream after another.
+/// A child with one refused stream after another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefusedChild {
     /// Role, and `ZONE/SERVICE/NAME`.

@@ -1,8 +1,9 @@
-//! A service whose tests prove how it behaves under load. Run them with
-//! `cargo test -p plimsoll-client --example testing`, and the service with `cargo run -p plimsoll-client --example testing`.
+//! A service whose tests prove its behavior under load. Run them with
+//! `cargo test -p plimsoll-client --example testing`, and the service with
+//! `cargo run -p plimsoll-client --example testing`.
 //!
-//! The service takes its limiter as an argument. A test gives it one of a `ControlPlane` in memory: without sockets, without
-//! sleeping, and with the same decisions in every run.
+//! The service takes its limiter as an argument. A test gives it the limiter of a `ControlPlane` in
+//! memory: without sockets, without sleeping, and with the same decisions in every run.
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
-//! What the simulator, the sidecar, the measurements and the fuzzer need of a limiter, and services do not. It may change
-//! with any version.
+//! Entry points for the simulator, the sidecar, the measurements and the fuzzer, which services do
+//! not need. They may change with any version.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use crate::{BucketHandle, Limiter, Peek, Request};
 
 impl Limiter {
     /// Makes a limiter without a transport: the caller carries reports and directives between the
-    /// [`Subscription`] and a parent, and passes the time. No clock, socket or entropy is used; `seed` is for
-    /// the hashes of names. `threads` threads at a time have counters of their own; 0 is enough where only
-    /// [shards](Shard) decide.
+    /// [`Subscription`] and a parent, and passes the time. No clock, socket or entropy is used;
+    /// `seed` is for the hashes of names. `threads` threads at a time have their own counters; 0 is
+    /// enough where only [shards](Shard) decide.
     #[must_use]
     pub fn without_transport(
         identity: Identity,
@@ -34,18 +34,19 @@ impl Limiter {
         (Self { table, control: None }, subscription)
     }
 
-    /// Decides like [`check_async`](Self::check_async) about a request of one key, and says which refusal was withheld and
-    /// which quota has refused. Coin and guard decide in the call.
+    /// Decides like [`check_async`](Self::check_async) about a request of one key, and returns the
+    /// withheld refusal and the quota that refused. Coin and guard decide in the call.
     pub fn explain(&self, request: &Request<'_>) -> impl Future<Output = Decided> + Send + use<> {
         self.begin(request, true).ended()
     }
 
-    /// Decides like [`check_async`](Self::check_async), and returns the result of each key alone.
+    /// Decides like [`check_async`](Self::check_async), and returns the result of each key
+    /// separately.
     pub async fn explain_each(&self, request: &Request<'_>) -> Each<Decided> {
         self.each(request, true).await
     }
 
-    /// Makes a shard of this limiter, whose decisions depend on `seed` alone.
+    /// Makes a shard of this limiter. Its decisions depend only on `seed`.
     #[must_use]
     pub fn shard(&self, seed: u64) -> Shard {
         let counters = self.table.counters.add_shard();
@@ -62,30 +63,27 @@ impl BucketHandle {
 }
 
 impl KeyHandle {
-    /// Makes a request of this key.
     #[inline]
     pub fn request(&self) -> Request<'_> {
         Request::of_key(self)
     }
 
-    /// Decides for this key by coin and guard.
     #[inline]
     pub fn check(&self) -> Verdict {
         self.table.decide(self.target(), thread_ctx(&self.table))
     }
 
-    /// Previews a decision for this key.
     pub fn peek(&self) -> Peek {
         self.table.peek(self.target())
     }
 
-    /// Returns the decisions counted for this key so far.
     pub fn counts(&self) -> Counts {
         self.table.counters.counts(self.place.key)
     }
 }
 
-/// Decides like its [`Limiter`], with coin states and a random generator of its own, so that runs are reproducible.
+/// Decides like its [`Limiter`], with its own coin states and random generator, so that runs are
+/// reproducible.
 #[derive(Debug)]
 pub struct Shard {
     limiter: Limiter,
@@ -94,7 +92,8 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Decides about a request of one key without its quotas, and says which refusal was not carried out.
+    /// Decides about a request of one key without its quotas, and names the refusal that was not
+    /// carried out.
     #[inline]
     pub fn check(&mut self, request: &Request<'_>) -> Decided {
         let Some(target) = self.limiter.target(request) else { return Decided::ADMITTED };
@@ -103,7 +102,6 @@ impl Shard {
     }
 }
 
-/// Starts a client from the content of a directive cache, if it can be read.
 pub fn restore(subscription: &mut Subscription, identity: Identity, bytes: &[u8]) {
     let owner = Owner { service: identity.service, zone: identity.zone };
     if let Ok((directives, _)) = cache::read(bytes, &owner) {
@@ -111,7 +109,6 @@ pub fn restore(subscription: &mut Subscription, identity: Identity, bytes: &[u8]
     }
 }
 
-/// Puts the first line of a cache file before a body.
 #[must_use]
 pub fn with_checksum(body: &[u8]) -> Vec<u8> {
     cache::with_checksum(body)

@@ -23,12 +23,12 @@ use crate::{MESSAGE_BYTES_MAX, Part, wire};
 /// grows for larger ones.
 const BUFFER_BYTES: usize = 1_024;
 
-/// The codec of the parent's end of `Exchange.Converse`.
 #[derive(Clone, Copy, Debug)]
 struct ParentCodec;
 
 fn buffers() -> BufferSettings {
-    // A yield threshold of 1 byte: each message is sent at once instead of waiting for the next one.
+    // A yield threshold of 1 byte: each message is sent immediately instead of waiting for the next
+    // one.
     BufferSettings::new(BUFFER_BYTES, 1)
 }
 

@@ -1,10 +1,10 @@
-//! The wire protocol of Plimsoll: the `Exchange` service, the conversions between its messages and the types
-//! of [`plimsoll_core`], and a gRPC driver for each end of a stream.
+//! The wire protocol of Plimsoll: the `Exchange` service, the conversions between its messages and
+//! the types of [`plimsoll_core`], and a gRPC driver for each end of a stream.
 //!
-//! Wire types stop here. A driver passes validated core types to the state machine of a tier, behind the lock
-//! of [`shared::Shared`].
+//! Wire types stop here. A driver passes validated core types to the state machine of a tier,
+//! behind the lock of [`shared::Shared`].
 //!
-//! The feature `server` adds the parent's end and its server. A client needs the child's end alone.
+//! The feature `server` adds the parent's end and its server. A client needs only the child's end.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "server")]
@@ -23,9 +23,9 @@ pub mod wire;
 pub use convert::{DecodeError, DirectivesDecoder, ReportDecoder, ReportEncoder};
 pub use parts::{Part, Parts, encode_directives};
 
-/// The largest message that either end accepts, in bytes.
+/// Maximum size of a message that either end accepts, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 * 1024;
-/// The most keys that one part of a message may define or count.
+/// Maximum number of keys that one part of a message may define or count.
 pub const KEYS_PER_PART_MAX: usize = 4_096;
-/// The most keys that one logical message may carry, over all its parts.
+/// Maximum number of keys that one logical message may carry, over all its parts.
 pub const KEYS_PER_MESSAGE_MAX: usize = 1 << 20;

@@ -11,18 +11,16 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use crate::convert::{bucket_piece, encode_head};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// The most keys in one piece of a bucket. A key takes at most 221 bytes, with the longest name and every
-/// value in its longest form, so that a piece and a head fit into a message.
+/// Maximum number of keys in one piece of a bucket. A key takes at most 221 bytes, with the longest
+/// name and every value in its longest form, so that a piece and a head fit into a message.
 const KEYS_PER_CHUNK_MAX: usize = 1_023;
-/// The most bytes of a head without the entries of its lists: thirteen fields of at most 12 bytes, the frames of two packed
-/// lists, and two
-/// instance ids with 19.
+/// Maximum size of a head in bytes without the entries of its lists: thirteen fields of at most 12
+/// bytes, the frames of two packed lists, and two instance ids with 19.
 const HEAD_BYTES_MAX: usize = 204;
 /// The bytes that frame the kill generation of a bucket, or a grant: a tag and a length.
 const ENTRY_FRAME_BYTES: usize = 4;
-/// The most bytes of a standing: the gap between two ids, and a code.
+/// Maximum size of a standing in bytes: the gap between two ids, and a code.
 const STANDING_BYTES_MAX: usize = 5 + 2;
-/// The tag of the field `buckets`.
 const BUCKETS_TAG: u32 = 9;
 
 /// Iterator over the parts of a message, one or more, each within the bounds of a message. A part takes no
@@ -49,7 +47,6 @@ pub fn encode_directives(message: Message) -> Parts {
 }
 
 impl Parts {
-    /// Returns true after the last part.
     #[cfg(feature = "server")]
     pub(crate) const fn is_over(&self) -> bool {
         self.done

@@ -5,14 +5,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 /// The scheme of the header, in any case.
 const SCHEME: &str = "bearer";
 
-/// The credential of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Credential<'a> {
-    /// No header `authorization`.
     Nothing,
-    /// A token, or a text in its place.
     Token(&'a str),
-    /// Something else, and its fault.
     Malformed(&'static str),
 }
 
@@ -27,7 +23,7 @@ impl<'a> Credential<'a> {
         }
     }
 
-    /// Reads a header of its own that has the token alone; `None` without the header.
+    /// Reads its own header, which has only the token; `None` without the header.
     pub(super) fn of_header(headers: &'a HeaderMap, name: &HeaderName) -> Option<Self> {
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {

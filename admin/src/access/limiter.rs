@@ -6,18 +6,13 @@ use std::time::Duration;
 use plimsoll_core::exchange::Source;
 use plimsoll_core::quantity::MonoTime;
 
-/// Failed attempts of one source that are answered at once.
+/// Failed attempts of one source that are answered without a wait.
 const ATTEMPTS_BURST: u32 = 10;
-/// The time after which one more is answered.
 const ATTEMPT_EVERY: Duration = Duration::from_secs(1);
-/// The most sources that are remembered; further ones share one allowance.
 const SOURCES_MAX: usize = 4_096;
-/// Refusals of all sources that are logged at once.
 const LINES_BURST: u32 = 50;
-/// The time after which one more is logged.
 const LINE_EVERY: Duration = Duration::from_millis(200);
 
-/// The allowances of sources with failed attempts, and that of the log.
 #[derive(Debug, Default)]
 pub(super) struct Limiter {
     sources: HashMap<Source, Allowance>,
@@ -25,7 +20,6 @@ pub(super) struct Limiter {
     lines: Allowance,
 }
 
-/// An allowance, as the time at which it is whole again.
 #[derive(Clone, Copy, Debug, Default)]
 struct Allowance {
     whole_at: MonoTime,
@@ -35,7 +29,7 @@ impl Limiter {
     /// Takes one failed attempt of a source.
     ///
     /// # Errors
-    /// When the source has failed too often: the time after which it may try again.
+    /// If the source has failed too often: the time after which it may try again.
     pub(super) fn attempt(&mut self, now: MonoTime, source: Source) -> Result<(), Duration> {
         if self.sources.len() >= SOURCES_MAX && !self.sources.contains_key(&source) {
             self.sources.retain(|_, allowance| allowance.whole_at > now);
@@ -45,7 +39,6 @@ impl Limiter {
         allowance.take(now, ATTEMPTS_BURST, ATTEMPT_EVERY)
     }
 
-    /// Returns true if a refusal may be logged.
     pub(super) fn may_log(&mut self, now: MonoTime) -> bool {
         self.lines.take(now, LINES_BURST, LINE_EVERY).is_ok()
     }

@@ -1,5 +1,6 @@
-//! The check that a request was made by a program on this machine: not on another machine, not through a proxy, and not
-//! by a web page. A page reaches loopback by a name of its own that it points there (DNS rebinding), or across origins.
+//! The check that a request was made by a program on this machine: not on another machine, not
+//! through a proxy, and not by a web page. A page reaches loopback by its own name that it points
+//! there (DNS rebinding), or across origins.
 
 use std::net::SocketAddr;
 
@@ -8,10 +9,10 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, header};
 use plimsoll_core::exchange::{is_loopback, names_loopback};
 
-/// Headers that proxies add, besides those that begin with [`FORWARDED_PREFIX`].
+/// Headers that proxies add, in addition to headers with the prefix [`FORWARDED_PREFIX`].
 const FORWARDED: [&str; 3] = ["forwarded", "via", "x-real-ip"];
 const FORWARDED_PREFIX: &str = "x-forwarded-";
-/// The header by which browsers say where a request comes from.
+/// The header in which browsers state the source of a request.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Checks a request of the machine itself.

@@ -107,10 +107,6 @@ impl Access {
         self.inner.refusals.counts()
     }
 
-    /// Returns the caller of a request to a route that needs a role.
-    ///
-    /// # Errors
-    /// Why the request is refused.
     fn admit(&self, needed: Role, request: &Request) -> Result<Caller, Refusal> {
         let caller = self.identify(address(request), request)?;
         if caller.role >= needed {
@@ -120,17 +116,18 @@ impl Access {
         }
     }
 
-    /// Returns the answer to a request that is refused, and counts and logs it.
     fn refuse(&self, needed: Role, request: &Request, refusal: &Refusal) -> Response {
         let of = (request.method().as_str(), request.uri().path());
         self.inner.refusals.answer(address(request), Needed::Role(needed), of, refusal).into_response()
     }
 
-    /// Checks that a request to another port has a token of any role: bare in the header `own`, or else as
-    /// `authorization: Bearer TOKEN`. So a proxy can present its token and hand on the credential of its caller.
+    /// Checks that a request to another port has a token of any role: bare in the header `own`, or
+    /// as `authorization: Bearer TOKEN`. So a proxy can present its token and hand on the
+    /// credential of its caller.
     ///
     /// # Errors
-    /// When it has none, with the answer. Counts and logs it like a request that an admin port refuses.
+    /// If it has none, with the answer. Counts and logs it like a request that an admin port
+    /// refuses.
     pub fn check_token(
         &self,
         from: IpAddr,
@@ -151,11 +148,12 @@ impl Access {
         Err(self.inner.refusals.answer(from, Needed::Token(own), (method.as_str(), path), &refusal))
     }
 
-    /// Checks the password of a connection to another port, which is a token of any role. A user that is given must be
-    /// the name of the token, or `default`.
+    /// Checks the password of a connection to another port, which is a token of any role. A user
+    /// that is given must be the name of the token, or `default`.
     ///
     /// # Errors
-    /// When the token is not accepted, with the answer. Counts and logs it like a request that an admin port refuses.
+    /// If the token is not accepted, with the answer. Counts and logs it like a request that an
+    /// admin port refuses.
     pub fn check_password(
         &self,
         from: IpAddr,

@@ -7,7 +7,6 @@ use clap::ValueEnum;
 
 use super::Role;
 
-/// The beginning of the field.
 const FIELD: &str = "quota:";
 
 /// A right at the Redis port of a quota server.
@@ -48,14 +47,12 @@ impl QuotaRight {
 }
 
 impl Role {
-    /// Returns true for the rights of a token whose line names none.
     pub(super) fn has_right(self, right: QuotaRight) -> bool {
         right != QuotaRight::Reset || self >= Self::Operator
     }
 }
 
 impl QuotaRights {
-    /// Returns true if they allow this for a key.
     pub(super) fn allow(&self, right: QuotaRight, key: &[u8]) -> bool {
         self.rights.contains(&right) && key.starts_with(self.prefix.as_bytes())
     }

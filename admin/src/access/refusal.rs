@@ -13,46 +13,31 @@ use super::Role;
 use super::limiter::Limiter;
 use crate::body::error_response;
 
-/// The reason of a request beyond the limit of failed attempts.
 const LIMITED: &str = "limited";
-/// Every reason for which requests are counted.
 const REASONS: [&str; 8] =
     ["closed", "no_token", "not_local", "malformed_token", "unknown_token", "role", "right", LIMITED];
 
-/// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// The port has no tokens, and is not open on loopback.
     Closed,
-    /// The request has no token.
     NoToken,
     /// The request has no token, and may come from elsewhere than from a program on this machine.
     NotLocal(String),
-    /// The request presents something that is no token.
     Malformed(&'static str),
-    /// The token is not among those accepted.
     UnknownToken,
-    /// The token is accepted, and its role does not suffice.
     Role {
-        /// The name of the token.
         name: Arc<str>,
-        /// Its role.
         held: Role,
     },
-    /// The token is accepted, and has no right to the command, for a reason.
     Right(String),
 }
 
-/// The permission that a refused request lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needed<'a> {
     /// A role, for a route of an admin port.
     Role(Role),
-    /// A token of any role, which may be in this header instead of `authorization`.
     Token(&'a HeaderName),
-    /// A token of any role, which the command `AUTH` presents.
     Password,
-    /// A right of an accepted token to a command.
     Right,
 }
 
@@ -67,7 +52,6 @@ pub struct Denied {
     pub field: Option<(HeaderName, HeaderValue)>,
 }
 
-/// The counts of refusals, and the limits of attempts and of log lines.
 #[derive(Debug)]
 pub(super) struct Refusals {
     state: Shared<State>,
@@ -75,13 +59,11 @@ pub(super) struct Refusals {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By reason, as in [`REASONS`].
     counts: [u64; REASONS.len()],
     limiter: Limiter,
 }
 
 impl Refusal {
-    /// The value of the label `reason`, one of [`REASONS`].
     const fn reason(&self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -145,7 +127,6 @@ impl Needed<'_> {
         }
     }
 
-    /// Returns the message of the line in the log.
     const fn event(self) -> &'static str {
         match self {
             Self::Role(_) => "admin request refused",
@@ -169,7 +150,6 @@ impl Denied {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
-    /// Returns the answer of an admin port.
     pub(super) fn into_response(self) -> Response {
         let mut response = error_response(self.status, self.error);
         response.headers_mut().extend(self.field);
@@ -178,12 +158,10 @@ impl Denied {
 }
 
 impl Refusals {
-    /// Returns the counts by reason.
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
         self.state.with(|state, _| REASONS.into_iter().zip(state.counts).collect())
     }
 
-    /// Counts a refusal, logs it within bounds, and returns the answer.
     pub(super) fn answer(
         &self,
         from: IpAddr,
@@ -208,7 +186,7 @@ impl Refusals {
         }
         let error = refusal.text(needed);
         if is_logged {
-            // The path alone: a query may contain a token by mistake.
+            // Only the path: a query may contain a token by mistake.
             tracing::warn!(%from, method, path, reason = refusal.reason(), error, "{}", needed.event());
         }
         if !is_attempt {

@@ -17,7 +17,7 @@ pub enum Role {
     Viewer,
     /// Operates the fleet: kills, drills, promotions, returns to shadow, forgotten aggregators.
     Operator,
-    /// Puts policies in force and imports histories.
+    /// Applies policies and imports histories.
     Admin,
 }
 
@@ -28,7 +28,7 @@ pub struct Caller {
     pub name: Arc<str>,
     /// The role held.
     pub role: Role,
-    /// The address that the request came from.
+    /// The address of the peer.
     pub from: IpAddr,
 }
 
@@ -53,8 +53,8 @@ impl Caller {
     /// The name of programs on this machine that need no token. No token may have it.
     pub const LOOPBACK: &str = "loopback";
 
-    /// Returns the name under which an order is kept: that of the token. A caller without a token is named as the
-    /// order states.
+    /// Returns the name that an order is kept under: the token's name. A caller without a token is
+    /// named as the order states.
     pub fn by(&self, stated: Option<Text>) -> Option<Text> {
         if &*self.name == Self::LOOPBACK { stated } else { Text::new(&self.name).ok() }
     }

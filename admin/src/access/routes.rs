@@ -69,9 +69,8 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.with(Route { method, path, needs: Needs::Role(Role::Admin) }, handler)
     }
 
-    /// Adds a route.
     pub(crate) fn with<T: 'static>(mut self, route: Route, handler: impl Handler<T, S>) -> Self {
-        // Methods of extensions alone have no filter, and no route has one.
+        // Methods that only extensions have get no filter, and no route has one.
         let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::GET);
         self.entries.push((route, on(filter, handler)));
         self
@@ -99,7 +98,6 @@ impl Routes {
         self.entries.iter().map(|(route, _)| route)
     }
 
-    /// Returns the routes behind their checks.
     pub(crate) fn into_router(self, access: &Access) -> Router {
         let mut router = Router::new();
         for (route, handler) in self.entries {

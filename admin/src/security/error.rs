@@ -62,7 +62,6 @@ const fn remedy(error: &InvalidEndpoint) -> &'static str {
     }
 }
 
-/// Returns the command that makes a certificate of an identity.
 fn command(id: &PeerId, directory: &std::path::Path) -> String {
     let role = match id.role() {
         PeerRole::Controller => "controller".to_owned(),

@@ -47,7 +47,6 @@ pub struct Opened {
     access: Access,
     certificates: Option<Certificates>,
     is_insecure: bool,
-    /// The flags with their addresses that are plaintext beyond loopback.
     plaintext: Vec<String>,
 }
 
@@ -80,11 +79,13 @@ impl SecurityArgs {
         Ok(opened)
     }
 
-    /// Checks the flags of a process with this role and these ports besides that of its admin, which takes no command, and
-    /// reads their files. The process checks the way to its parent itself. Blocks.
+    /// Checks the flags of a process with this role and these ports in addition to its admin port,
+    /// which takes no command, and reads their files. The process checks the way to its parent
+    /// itself. Blocks.
     ///
     /// # Errors
-    /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be used.
+    /// If something would be plaintext beyond loopback without `--insecure`, or a file cannot be
+    /// used.
     pub fn open_without_parent(
         &self,
         role: PeerRole,
@@ -143,7 +144,7 @@ impl Opened {
         &self.access
     }
 
-    /// Returns the certificates for the gRPC port; `None`: it speaks plaintext.
+    /// Returns the certificates for the gRPC port; `None` for plaintext.
     pub const fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }

@@ -12,7 +12,6 @@ use plimsoll_proto::transport::Connections;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Routes of every kind: those of every tier, and one of each role.
 fn routes() -> Routes {
     let name = async |Extension(caller): Extension<Caller>| caller.name.to_string();
     let routes = Routes::new()
@@ -34,7 +33,6 @@ fn token(number: u32) -> String {
     format!("plimsoll_{number:043}")
 }
 
-/// The token of each role, by its number.
 const ROLES: [(&str, u32); 3] = [("viewer", 1), ("operator", 2), ("admin", 3)];
 
 fn tokens(directory: &Path) -> TokenFile {
@@ -44,12 +42,10 @@ fn tokens(directory: &Path) -> TokenFile {
     TokenFile::open(&path).unwrap()
 }
 
-/// The refused requests, without the reasons that did not occur.
 fn refused(access: &Access) -> Vec<(&'static str, u64)> {
     access.refused().into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
-/// Sends a request with these headers; returns the head and the body.
 async fn exchange(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
@@ -61,7 +57,6 @@ async fn exchange(address: SocketAddr, method: &str, target: &str, headers: &[&s
     (head.to_ascii_lowercase(), body.to_owned())
 }
 
-/// Sends a request with these headers; returns the status and the body.
 async fn ask(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> (u16, String) {
     let (head, body) = exchange(address, method, target, headers).await;
     (head[9..12].parse().unwrap(), body)
@@ -136,7 +131,7 @@ async fn open_loopback_accepts_programs_on_this_machine() {
         }
         assert_eq!(refused(&access), []);
         for (headers, reason) in FOREIGN {
-            // Each on a port of its own, because one source has few attempts.
+            // Each on its own port, because one source has few attempts.
             let (address, access) = start(listen, open()).await;
             assert_refused(address, "GET", "/kill", headers, reason).await;
             assert_refused(address, "POST", "/kill/on", headers, reason).await;

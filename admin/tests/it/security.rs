@@ -1,4 +1,4 @@
-//! The flags of trust: what a process refuses to start with, and what it says.
+//! The flags of trust: refused starts, and their errors.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -186,7 +186,6 @@ async fn replaced_files_are_shown_in_status_and_metrics() {
     follower.abort();
 }
 
-/// Waits for a state.
 async fn until(is_reached: impl Fn() -> bool) {
     let polls = async {
         while !is_reached() {

@@ -17,7 +17,6 @@ use plimsoll_tls::{Certificates, Tier, operator_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Starts a port whose certificate is written to `directory`.
 async fn start(directory: &Path, connections: Connections) -> SocketAddr {
     Authority::new("test.example").write(directory, PeerRole::Controller, Validity::default());
     let certificates = Some(Certificates::open(directory).unwrap());
@@ -29,7 +28,6 @@ async fn start(directory: &Path, connections: Connections) -> SocketAddr {
     address
 }
 
-/// Sends a request over TLS, and returns the whole answer.
 async fn ask(address: SocketAddr, config: ClientConfig) -> std::io::Result<String> {
     let stream = TcpStream::connect(address).await?;
     let name = "controller.example".try_into().unwrap();
@@ -95,7 +93,6 @@ async fn connection_without_a_handshake_gives_its_place_back() {
     assert_eq!(failures(&connections, "other"), 2);
 }
 
-/// Waits for a state.
 async fn until(is_reached: impl Fn() -> bool) {
     let polls = async {
         while !is_reached() {

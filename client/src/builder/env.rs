@@ -9,13 +9,11 @@ use super::{BUCKETS_MAX, BuildError, KEYS_MAX, LimiterBuilder};
 use crate::QuotaStore;
 use crate::feed::parse_yes_no;
 
-/// The longest part of a value, and of what is wrong with it, that an error quotes, in characters.
+/// Maximum length of a value, and of its fault, that an error quotes, in characters.
 const QUOTED_MAX: usize = 500;
 
-/// Applies the value of a variable.
 type Apply = fn(LimiterBuilder, &OsStr) -> LimiterBuilder;
 
-/// The variables that configure a limiter, in the order in which they are applied.
 const OWN: [(&str, Apply); 13] = [
     ("PLIMSOLL_AGGREGATOR", |builder, value| {
         builder.parse(text(value), |builder, text| {
@@ -54,7 +52,6 @@ const OWN: [(&str, Apply); 13] = [
     ("PLIMSOLL_ZONE", |builder, value| builder.parse(text(value), LimiterBuilder::zone)),
 ];
 
-/// The variables of the store of quotas: the address before its settings.
 #[cfg(feature = "quota")]
 const OF_STORE: [(&str, Apply); 5] = [
     ("PLIMSOLL_QUOTA_STORE", |builder, value| {
@@ -82,7 +79,6 @@ const OF_STORE: [(&str, Apply); 5] = {
     ]
 };
 
-/// Returns all variables.
 fn all() -> impl Iterator<Item = (&'static str, Apply)> {
     OWN.into_iter().chain(OF_STORE)
 }
@@ -150,7 +146,6 @@ impl LimiterBuilder {
         self
     }
 
-    /// Applies a value that is read from text, or keeps what is wrong with it.
     fn parse<T>(self, value: Result<T, String>, apply: impl FnOnce(Self, T) -> Self) -> Self {
         match value {
             Ok(value) => apply(self, value),
@@ -158,7 +153,6 @@ impl LimiterBuilder {
         }
     }
 
-    /// Keeps what is wrong with the value of a variable, whose name the caller adds.
     fn fail(self, cause: String) -> Self {
         self.set(|_| Err(BuildError::Variable { name: "", value: String::new(), cause }))
     }
@@ -170,7 +164,6 @@ impl LimiterBuilder {
     }
 }
 
-/// Applies a setting of the store of quotas.
 #[cfg(feature = "quota")]
 fn of_store(
     mut builder: LimiterBuilder,

@@ -1,4 +1,4 @@
-//! The reasons why a limiter cannot be built, each with the method of the builder that mends it.
+//! The reasons why a limiter cannot be built, each with the method of the builder that fixes it.
 
 #[cfg(feature = "tls")]
 use plimsoll_core::exchange::{InvalidPeerId, PeerId};
@@ -113,7 +113,6 @@ pub enum BuildError {
     Entropy(#[from] getrandom::Error),
 }
 
-/// Makes a name, or an error that quotes it.
 pub(super) fn named<N>(
     what: &'static str,
     name: &str,

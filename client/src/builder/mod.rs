@@ -1,4 +1,4 @@
-//! The builder through which a service configures its limiter and feed.
+//! The builder of a limiter and its feed.
 
 mod env;
 mod error;
@@ -31,13 +31,11 @@ use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use crate::subscription::assignment::endpoints::{Addresses, Aggregators};
 use crate::subscription::{CanaryBy, Subscription};
 
-/// The fewest threads with counters of their own.
 const THREAD_SLOTS_MIN: usize = 8;
 
-/// The most keys of a limiter: as many as an aggregator takes from one client.
+/// Maximum number of keys of a limiter. An aggregator takes as many from one client.
 const KEYS_MAX: usize = 100_000;
 
-/// The largest number of buckets of a limiter, if set.
 pub(crate) const BUCKETS_MAX: usize = 4_096;
 
 /// Default time that [`Limiter::ready`] waits: a start without the control plane must not last longer.
@@ -72,7 +70,6 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
-    /// Starts from an instance of `service` in the zone `default`, without an aggregator.
     pub(crate) fn new(service: &str) -> Self {
         let builder = Self {
             failover_delay: FAILOVER_DELAY_DEFAULT,
@@ -90,7 +87,6 @@ impl LimiterBuilder {
             .zone("default")
     }
 
-    /// Applies a setting, and keeps its error unless there is an earlier one.
     fn set(mut self, set: impl FnOnce(&mut Self) -> Result<(), BuildError>) -> Self {
         if let Err(error) = set(&mut self) {
             self.error.get_or_insert(error);
@@ -121,14 +117,14 @@ impl LimiterBuilder {
         self.aggregators(&[address])
     }
 
-    /// Sets the aggregators of the zone: `https://HOST:PORT` each, for streams over mutual TLS with the
-    /// [certificates](Self::certificates), or `http://HOST:PORT` each, for plaintext; at most
-    /// [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX). Or `dns://HOST:PORT` alone, for all addresses that the name resolves
-    /// to, now and later, over mutual TLS if the limiter has certificates. Plaintext is for loopback addresses,
-    /// unless it is [allowed anywhere](Self::insecure).
+    /// Sets the aggregators of the zone: `https://HOST:PORT` each, for streams over mutual TLS with
+    /// the [certificates](Self::certificates), or `http://HOST:PORT` each, for plaintext; at most
+    /// [`ENDPOINTS_MAX`](crate::ENDPOINTS_MAX). Or only `dns://HOST:PORT`, for all addresses that
+    /// the name resolves to, now and later, over mutual TLS if the limiter has certificates.
+    /// Plaintext is for loopback addresses, unless it is [allowed anywhere](Self::insecure).
     ///
-    /// Buckets are assigned to aggregators by a hash of `HOST:PORT`, so every client of a zone must be given the same
-    /// spelling of it.
+    /// Buckets are assigned to aggregators by a hash of `HOST:PORT`, so every client of a zone must
+    /// be given the same spelling of it.
     pub fn aggregators<S: AsRef<str>>(self, addresses: &[S]) -> Self {
         self.set(|builder| {
             if addresses.is_empty() {
@@ -141,13 +137,13 @@ impl LimiterBuilder {
         })
     }
 
-    /// Sets the directory with this service's certificate, `tls.crt`, its key, `tls.key`, and the authorities of its
-    /// peers, `ca.crt`, all PEM. The certificate must name the zone and the service of this limiter, as
-    /// `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/service/SERVICE`. The [feed](Feed) reads the files again when they
-    /// change.
+    /// Sets the directory with this service's certificate, `tls.crt`, its key, `tls.key`, and the
+    /// authorities of its peers, `ca.crt`, all PEM. The certificate must name the zone and the
+    /// service of this limiter, as `spiffe://TRUST-DOMAIN/plimsoll/zone/ZONE/service/SERVICE`. The
+    /// [feed](Feed) reads the files again when they change.
     ///
-    /// A service whose certificate has expired starts all the same, decides by the directives it has, and connects
-    /// once the files are renewed.
+    /// A service with an expired certificate starts anyway, decides by the directives it has, and
+    /// connects once the files are renewed.
     #[cfg(feature = "tls")]
     pub fn certificates(mut self, directory: impl Into<PathBuf>) -> Self {
         self.certificates = Some(directory.into());
@@ -176,22 +172,23 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the kill file of this process: while the file exists, whatever it contains, every bucket is in
-    /// shadow here. The [feed](Feed) checks it about every half second, off the request path.
+    /// Sets the kill file of this process: while the file exists, with any content, every bucket is
+    /// in shadow here. The [feed](Feed) checks it about every half second, off the request path.
     pub fn kill_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.kill_file = Some(path.into());
         self
     }
 
-    /// Sets the unit by which a canary's share is divided, by default the instance. By key, the instance should have a
-    /// [name](Self::name) that survives restarts: it chooses the same keys again.
+    /// Sets the unit that divides a canary's share, by default the instance. By key, the instance
+    /// should have a [name](Self::name) that survives restarts: it chooses the same keys again.
     pub fn canary_by(mut self, by: CanaryBy) -> Self {
         self.canary_by = by;
         self
     }
 
-    /// States that responses pass this process by, except those that are [recorded](Limiter::record): reports count the
-    /// other admitted requests as unobserved, so that rollout gates know why they see no latency.
+    /// States that responses pass this process by, except [recorded](Limiter::record) ones: reports
+    /// count the other admitted requests as unobserved, so that rollout gates know why they see no
+    /// latency.
     pub fn responses_elsewhere(mut self) -> Self {
         self.observes_responses = false;
         self
@@ -207,8 +204,9 @@ impl LimiterBuilder {
         })
     }
 
-    /// Sets the decision about requests of buckets whose policy is not known yet, by default to admit them. They are
-    /// counted in `plimsoll_decisions_before_policy_total`. A bucket that no policy names is known as such.
+    /// Sets the decision about requests of buckets without a known policy, by default to admit
+    /// them. They are counted in `plimsoll_decisions_before_policy_total`. A bucket that no policy
+    /// names is known as such.
     pub fn before_policy(mut self, decision: BeforePolicy) -> Self {
         self.before_policy = decision;
         self
@@ -220,29 +218,32 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the largest number of keys, that is (bucket, tenant) pairs, with a state of their own, by default
-    /// [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
+    /// Sets the maximum number of keys, that is (bucket, tenant) pairs, with their own state, by
+    /// default [`KEYS_MAX_DEFAULT`]. Further tenants share their bucket's default class.
     ///
-    /// Memory for all keys is reserved at the start and committed on first use: about 130 bytes a key, and 56
-    /// more for each thread that decides for it. The 130 are 113 for interned names (32 to 64 for the index,
-    /// with the directive, 18 for the handles that refer to the key and the queue of free places, 36 for the
-    /// log of new names, of which there is room for 4,096, and 6 for the frequency sketch) and 16 for a guard's
-    /// tokens.
+    /// Memory for all keys is reserved at the start and committed on first use: about 130 bytes a
+    /// key, and 56 more for each thread that decides for it. The 130 are 113 for interned names (32
+    /// to 64 for the index, with the directive, 18 for the handles that refer to the key and the
+    /// queue of free places, 36 for the log of up to 4,096 new names, and 6 for the frequency
+    /// sketch) and 16 for a guard's tokens.
     ///
-    /// While at least half of the places are free, a tenant gets one with its first request; after that, with
-    /// about its eighth request within a second. A tenant is evicted after a minute without requests, or
-    /// after ten seconds when more than three quarters of the places are taken. When no place is left, a
-    /// tenant is evicted in favor of one that sends at least twice as many requests. At most 100,000, which is
-    /// as many as an aggregator takes from one client.
+    /// While at least half of the places are free, a tenant gets one with its first request; after
+    /// that, with about its eighth request within a second. A tenant is evicted after a minute
+    /// without requests, or after ten seconds when more than three quarters of the places are
+    /// taken. When no place is left, a tenant is evicted in favor of another tenant with at least
+    /// twice as many requests. At most 100,000, which is as many as an aggregator takes from one
+    /// client.
     pub fn keys_max(mut self, keys_max: usize) -> Self {
         self.keys_max = keys_max.min(KEYS_MAX);
         self
     }
 
-    /// Sets the largest number of buckets, by default [`BUCKETS_MAX_DEFAULT`](crate::BUCKETS_MAX_DEFAULT) and at most
-    /// 4,096. Half of them are for buckets that the service [declares](Limiter::bucket); names that only requests bring
-    /// share the other half. Each bucket takes one of the [keys](Self::keys_max) for its default class. An aggregator
-    /// has room for every bucket that the policy names, and for 1,024 others of one client.
+    /// Sets the maximum number of buckets, by default
+    /// [`BUCKETS_MAX_DEFAULT`](crate::BUCKETS_MAX_DEFAULT) and at most 4,096. Half of them are for
+    /// buckets that the service [declares](Limiter::bucket); names that only requests bring share
+    /// the other half. Each bucket takes one of the [keys](Self::keys_max) for its default class.
+    /// An aggregator has room for every bucket that the policy names, and for 1,024 others of one
+    /// client.
     pub fn buckets_max(mut self, buckets_max: usize) -> Self {
         self.buckets_max = buckets_max.clamp(1, BUCKETS_MAX);
         self
@@ -270,13 +271,15 @@ impl LimiterBuilder {
         self
     }
 
-    /// Builds the limiter, and runs the feed that keeps its directives up to date on the present tokio runtime, which must
-    /// have its timer and its IO enabled. A limiter whose feed has nothing to do needs no runtime.
+    /// Builds the limiter, and runs the feed that keeps its directives up to date on the present
+    /// tokio runtime, which must have its timer and its IO enabled. A limiter whose feed has
+    /// nothing to do needs no runtime.
     ///
     /// # Errors
-    /// When a setting is invalid, an aggregator would be reached in plaintext without permission, the certificates
-    /// cannot be used or are those of another service, the operating system provides no random seed, there is no runtime,
-    /// or another feed of this process runs for an instance of the same [name](Self::name).
+    /// If a setting is invalid, an aggregator would be reached in plaintext without permission, the
+    /// certificates cannot be used or belong to another service, the operating system provides no
+    /// random seed, there is no runtime, or another feed of this process runs for an instance of
+    /// the same [name](Self::name).
     pub fn build(self) -> Result<(Limiter, FeedHandle), BuildError> {
         let (limiter, feed) = self.build_detached()?;
         Ok((limiter, feed.spawn()?))
@@ -308,7 +311,7 @@ impl LimiterBuilder {
         let zone = owner.zone.to_string();
         let mut table = Table::with_buckets(self.keys_max, self.buckets_max, thread_slots(), seed);
         table.before_policy = self.before_policy.word();
-        // Whoever sets this variable of earlier versions wants to stop refusals.
+        // An operator who sets this variable of earlier versions wants to stop refusals.
         if let Some(value) = std::env::var_os("PLIMSOLL_KILL") {
             return Err(BuildError::Variable {
                 name: "PLIMSOLL_KILL",
@@ -340,8 +343,8 @@ impl LimiterBuilder {
         local_kill.begin(&mut subscription);
         let has_cold_rates = !self.cold.is_empty();
         for (bucket, rate) in self.cold {
-            // Declared before the first request, so that the rate holds from the start. Without room in the
-            // table, the bucket's requests are admitted like those of any other bucket without room.
+            // Declared before the first request, so that the rate holds from the start. Without
+            // room in the table, the bucket's requests are admitted.
             if let Ok(None) = table.declare(bucket.as_str()) {
                 table.raise_full(bucket.as_str());
             }
@@ -367,8 +370,8 @@ impl LimiterBuilder {
     }
 }
 
-/// The number of threads with counters of their own: runtimes have a thread for each core, and some services
-/// have two runtimes.
+/// Number of threads with their own counters: runtimes have a thread for each core, and some
+/// services have two runtimes.
 fn thread_slots() -> usize {
     std::thread::available_parallelism()
         .map_or(THREAD_SLOTS_MIN, |cores| cores.get() * 2)

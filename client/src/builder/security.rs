@@ -71,7 +71,7 @@ impl LimiterBuilder {
     }
 }
 
-/// Opens a directory, whose certificate must name this limiter's zone and service.
+/// Opens a directory. The certificate must name this limiter's zone and service.
 #[cfg(feature = "tls")]
 fn certificates_of(directory: &Path, owner: &Owner) -> Result<Certificates, BuildError> {
     let certificates = Certificates::open(directory)?;

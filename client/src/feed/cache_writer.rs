@@ -11,14 +11,13 @@ use super::Control;
 /// The interval between saves while anything changes. Ratios change all the time, and after a restart those
 /// of a few seconds before serve as well.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
-/// The interval at which the kill generations are checked. A change of them is saved at once: a decision made
-/// before it must not come back with the next process.
+/// The interval at which the kill generations are checked. A change is saved immediately: the next
+/// process must not return to a decision made before it.
 const KILL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// The longest time that an orderly stop waits for the disk.
+/// Maximum time that an orderly stop waits for the disk.
 const LAST_SAVE_MAX: Duration = Duration::from_secs(2);
 
 impl Control {
-    /// Saves the directives whenever they have changed. Never ends.
     pub(super) async fn follow_cache(&self) {
         let mut ticks = interval(KILL_CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -35,7 +34,6 @@ impl Control {
         std::future::pending().await
     }
 
-    /// Saves the directives at the end of the process, if the disk is fast enough.
     pub(super) async fn save_last(&self) {
         let _ = timeout(LAST_SAVE_MAX, self.save()).await;
     }

@@ -25,9 +25,7 @@ pub(crate) struct Control {
     pub(crate) cache: Option<CacheFile>,
     /// True if the service has set a rate for a bucket, which needs refills even without a stream.
     pub(crate) has_cold_rates: bool,
-    /// The decision before the policy of a bucket is known.
     pub(crate) before_policy: BeforePolicy,
-    /// The time that a start waits for directives.
     pub(crate) ready_within: Duration,
     pub(crate) local_kill: LocalKill,
     pub(crate) counters: Arc<Counters>,
@@ -43,12 +41,10 @@ impl Control {
             || self.table.layered.store().is_some()
     }
 
-    /// Returns the decisions that no aggregator has acknowledged.
     pub(crate) fn unreported(&self) -> u64 {
         self.subscription.with(|subscription, _| subscription.unreported())
     }
 
-    /// Returns the certificates of this service, if streams need them.
     #[cfg(feature = "tls")]
     pub(crate) const fn certificates(&self) -> Option<&Certificates> {
         match &self.security {

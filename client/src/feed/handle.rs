@@ -9,9 +9,9 @@ use super::{Control, Flushed};
 
 /// The handle of a feed that runs. Made by [`LimiterBuilder::build`](crate::LimiterBuilder::build).
 ///
-/// Dropping it does not stop the feed: a limiter whose feed has stopped would decide by its last directives
-/// forever. It is logged as a warning, because without [`shutdown`](Self::shutdown) the decisions of the last
-/// moments are not reported when the process ends.
+/// Dropping it does not stop the feed: a limiter with a stopped feed would decide by its last
+/// directives forever. It is logged as a warning, because without [`shutdown`](Self::shutdown) the
+/// decisions of the last moments are not reported when the process ends.
 #[derive(Debug)]
 #[must_use = "call shutdown() before the process ends, so that the last counts are reported"]
 pub struct FeedHandle {

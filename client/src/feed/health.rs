@@ -18,8 +18,8 @@ pub struct Health {
     pub feed: Option<FeedState>,
     /// The number of aggregators that the feed is connected to.
     pub connected: u64,
-    /// The number of aggregators whose last connection was refused for lack of trust, at either end, by reason, such
-    /// as `expired`, `unknown_authority` or `forbidden`.
+    /// The number of aggregators with a last connection that was refused for lack of trust, at
+    /// either end, by reason, such as `expired`, `unknown_authority` or `forbidden`.
     pub refused: BTreeMap<&'static str, u64>,
     /// The health of this service's certificate; `None` if streams are plaintext.
     pub certificate: Option<CertificateHealth>,
@@ -29,9 +29,9 @@ pub struct Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CertificateHealth {
-    /// The time from which the certificate in use is valid.
+    /// The start of the validity of the certificate in use.
     pub not_before: SystemTime,
-    /// The time at which the certificate in use expires.
+    /// The end of the validity of the certificate in use.
     pub not_after: SystemTime,
     /// True if the certificate in use has expired: aggregators refuse it until its files are renewed.
     pub is_expired: bool,
@@ -41,24 +41,19 @@ pub struct CertificateHealth {
     pub files_refused: Option<String>,
 }
 
-/// Counters of the feed, exported as metrics.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// The zone that this service names.
     pub(crate) zone: String,
-    /// The number of streams connected now.
     pub(crate) connected: AtomicU64,
     pub(crate) disconnects: AtomicU64,
-    /// Messages that could not be decoded.
     pub(crate) invalid: AtomicU64,
     pub(crate) save_failures: AtomicU64,
-    /// By reason: the aggregators whose last connection was refused for lack of trust. A reason that was
-    /// seen stays.
+    /// By reason: the aggregators with a last connection refused for lack of trust. A reason that
+    /// was seen stays.
     pub(crate) refusals: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Counters {
-    /// Records that the reason for which one aggregator refuses has changed.
     pub(super) fn on_refusal_changed(&self, before: Option<&'static str>, now: Option<&'static str>) {
         let mut refused = self.refused();
         if let Some(reason) = now {
@@ -69,7 +64,7 @@ impl Counters {
         }
     }
 
-    /// Returns the aggregators that refuse now, by reason. Reasons that no longer apply have 0.
+    /// Returns the aggregators that refuse now, by reason. Former reasons have 0.
     pub(crate) fn refused(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
         lock(&self.refusals)
     }
@@ -99,7 +94,6 @@ impl Control {
         }
     }
 
-    /// Returns the health of the certificate in use.
     #[cfg(feature = "tls")]
     pub(crate) fn certificate_health(&self) -> Option<CertificateHealth> {
         let health = self.certificates()?.health();

@@ -1,4 +1,4 @@
-//! The kill switch of this process alone: a file on its machine.
+//! The kill switch of this process: a file on its machine.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,15 +11,12 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::subscription::Subscription;
 
-/// The interval at which the file is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The file of this machine that makes this process observe only.
 #[derive(Clone, Default)]
 pub(crate) struct LocalKill(pub(crate) Option<PathBuf>);
 
 impl LocalKill {
-    /// Sets the switch before the first request. Checks the file once.
     pub(crate) fn begin(&self, subscription: &mut Subscription) {
         let Some(file) = &self.0 else { return };
         if subscription.observe(exists(file).unwrap_or(false)) {
@@ -28,7 +25,6 @@ impl LocalKill {
         }
     }
 
-    /// Follows the file, if there is one. Never ends.
     pub(super) async fn follow(&self, subscription: &Shared<Subscription>) {
         let Some(file) = self.0.clone() else {
             return std::future::pending().await;

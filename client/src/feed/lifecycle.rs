@@ -12,7 +12,7 @@ use super::{Control, FeedError};
 use crate::hot::sync::lock;
 use crate::setup::SetupProblem;
 
-/// The age of a limiter from which on decisions with a feed that does not run are a setup problem.
+/// The age of a limiter at which decisions without a running feed become a setup problem.
 const NOT_RUN_MAX: Duration = Duration::from_secs(10);
 
 /// The instances that feeds of this process run for, by service and name. Only names that the service has chosen.
@@ -31,7 +31,6 @@ pub enum FeedState {
     Stopped,
 }
 
-/// The state and the age of a feed, shared with its limiter.
 pub(crate) struct Lifecycle {
     state: AtomicU8,
     built: Instant,
@@ -92,7 +91,6 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Begins to run a feed.
     pub(super) fn begin(control: Arc<Control>) -> Result<Self, FeedError> {
         if let Some(instance) = &control.lifecycle.instance
             && !running(|running| running.insert(instance.clone()))
@@ -105,7 +103,6 @@ impl Running {
         Ok(Self { control, has_ended: false })
     }
 
-    /// Ends a feed in good order.
     pub(super) fn end(mut self) {
         self.has_ended = true;
     }

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use crate::subscription::Subscription;
 use crate::subscription::assignment::endpoints::{Aggregators, Scheme};
 
-/// The time in which the leases of exact quotas are given back at the end, beside the last reports.
+/// Time limit for giving back the leases of exact quotas at the end, next to the last reports.
 const LEASES_RETURNED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Carries reports up and directives down for one limiter. Made by
@@ -81,14 +81,16 @@ impl Feed {
         Ok(FeedHandle { control, shutdown, task })
     }
 
-    /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none waits for a
-    /// return, and gives the leases of exact quotas back. The guards are refilled meanwhile.
+    /// Runs until `shutdown` is cancelled, then sends each aggregator a last report, so that none
+    /// waits for a return, and gives the leases of exact quotas back. The guards are refilled
+    /// meanwhile.
     ///
-    /// Ends at once if there is nothing to do: no aggregator, no rate of the service's own, no kill file and no store of
-    /// quotas.
+    /// Ends immediately if there is nothing to do: no aggregator, no rate of the service's own, no
+    /// kill file and no store of quotas.
     ///
     /// # Errors
-    /// If another feed of this process runs for an instance of the same [name](crate::LimiterBuilder::name).
+    /// If another feed of this process runs for an instance of the same
+    /// [name](crate::LimiterBuilder::name).
     pub async fn run(self, shutdown: CancellationToken) -> Result<Flushed, FeedError> {
         let running = Running::begin(Arc::clone(&self.control))?;
         let control = Arc::clone(&self.control);
@@ -103,7 +105,6 @@ impl Drop for Feed {
     }
 }
 
-/// Runs a feed until its shutdown.
 async fn serve(control: Arc<Control>, running: Running, shutdown: CancellationToken) -> Flushed {
     let leases = async {
         if let Some(store) = control.table.layered.store() {

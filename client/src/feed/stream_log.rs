@@ -17,21 +17,17 @@ use crate::setup::SetupProblem;
 /// aggregator that restarts.
 const STRANGE_MAX: u32 = 3;
 
-/// Counts and logs the state of the connection to one aggregator.
 pub(super) struct StreamLog {
     counters: Arc<Counters>,
     table: Arc<Table>,
-    /// The aggregator, as `HOST:PORT`.
     address: Arc<str>,
     is_connected: bool,
-    /// The reason for which the last connection was refused for lack of trust.
     refused: Option<&'static str>,
     /// The reasons of failures since the last connection that were logged as warnings; `None` is any that is not about
     /// trust. At most one of each.
     warned: Vec<Option<&'static str>>,
     /// The failures since the last connection that an aggregator does not cause.
     strange: u32,
-    /// The problem of an aggregator of another zone, while it is one.
     foreign: Option<SetupProblem>,
 }
 
@@ -53,13 +49,11 @@ impl StreamLog {
         }
     }
 
-    /// Raises or ends the problem of an aggregator that takes connections and sends no directives.
     fn set_silent(&self, is_silent: bool) {
         let problem = is_silent.then(|| SetupProblem::SilentAggregator { address: self.address.to_string() });
         self.table.problems.set(SetupProblem::SILENT_AGGREGATOR, &self.address, problem);
     }
 
-    /// Raises the problem of an aggregator of another zone, or ends it.
     fn set_foreign(&mut self, zone: Option<&str>) {
         let foreign = zone.map(|zone| SetupProblem::ForeignZone {
             zone: self.counters.zone.clone(),
@@ -160,7 +154,6 @@ impl Observer for StreamLog {
 }
 
 impl Drop for StreamLog {
-    /// Counts the end of a stream that was closed in good order.
     fn drop(&mut self) {
         self.close();
         self.set_refused(None);
@@ -180,7 +173,6 @@ mod tests {
 
     use super::*;
 
-    /// Keeps the levels of all events.
     #[derive(Clone, Default)]
     struct Levels(Arc<Mutex<Vec<Level>>>);
 

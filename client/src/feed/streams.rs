@@ -23,18 +23,14 @@ use crate::subscription::Subscription;
 use crate::subscription::assignment::EndpointId;
 use crate::subscription::assignment::endpoints::{Aggregators, Resolved};
 
-/// The interval at which a name is resolved, with a jitter of a fifth, so that a fleet does not query DNS in
-/// one moment.
+/// The interval between resolutions of a name, with a jitter of a fifth, so that a fleet does not
+/// query DNS at one moment.
 const RESOLVE_INTERVAL: Duration = Duration::from_secs(10);
 /// The shortest interval: a lost stream asks for an early resolution.
 const RESOLVE_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// The longest time that a resolution takes.
 const RESOLVE_MAX: Duration = Duration::from_secs(5);
-/// The interval at which unused streams are ended.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keeps a stream to every aggregator of a limiter until `shutdown` is cancelled, then sends each its last
-/// report.
 pub(super) async fn run(control: &Control, shutdown: &CancellationToken) {
     let mut streams =
         Streams { control, shutdown, lost: Arc::default(), stops: HashMap::new(), tasks: JoinSet::new() };
@@ -49,18 +45,15 @@ pub(super) async fn run(control: &Control, shutdown: &CancellationToken) {
     while streams.tasks.join_next().await.is_some() {}
 }
 
-/// The open streams.
 struct Streams<'a> {
     control: &'a Control,
     shutdown: &'a CancellationToken,
-    /// Notified when a stream is lost.
     lost: Arc<Notify>,
     stops: HashMap<EndpointId, CancellationToken>,
     tasks: JoinSet<EndpointId>,
 }
 
 impl Streams<'_> {
-    /// Resolves a name again and again until the shutdown, and follows its addresses.
     async fn follow_dns(&mut self, name: &str) {
         let lost = Arc::clone(&self.lost);
         let mut resolved = Resolved::default();
@@ -98,7 +91,6 @@ impl Streams<'_> {
         }
     }
 
-    /// Begins a stream to each aggregator that is new in the list.
     fn list(&mut self, names: &[Arc<str>]) {
         let new = self.control.subscription.with(|subscription, now| subscription.list_endpoints(now, names));
         for (id, name) in new {
@@ -137,12 +129,11 @@ async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + S
 }
 
 fn jittered(span: Duration) -> Duration {
-    // Without entropy all clients resolve at once, which is no worse than without jitter.
+    // Without entropy all clients resolve together, which is no worse than without jitter.
     let draw = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
     span.mul_f64(0.8 + 0.4 * draw)
 }
 
-/// The session with one of several aggregators, for the driver of its stream.
 struct SessionChild {
     subscription: Shared<Subscription>,
     id: EndpointId,
@@ -175,7 +166,6 @@ impl Child for SessionChild {
     }
 }
 
-/// Passes the loss of a stream on to the subscription, and logs it with the name of the aggregator.
 struct SessionObserver {
     log: StreamLog,
     subscription: Shared<Subscription>,

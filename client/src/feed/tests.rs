@@ -48,12 +48,10 @@ async fn guards_are_refilled_while_the_aggregator_cannot_be_reached() {
 
 // === Life cycle ===
 
-/// The warnings of one test, as lines of text.
 #[derive(Clone, Debug, Default)]
 struct Warnings(Arc<Mutex<Vec<u8>>>);
 
 impl Warnings {
-    /// Collects the warnings of this thread until the guard is dropped.
     fn collect() -> (Self, tracing::subscriber::DefaultGuard) {
         let warnings = Self::default();
         let writer = warnings.clone();
@@ -82,7 +80,6 @@ impl Write for Warnings {
     }
 }
 
-/// A limiter with an aggregator that cannot be reached, and its feed.
 fn unreachable() -> (Limiter, Feed) {
     let builder = Limiter::builder("shop").aggregator("http://127.0.0.1:9");
     builder.build_detached().unwrap()
@@ -219,7 +216,7 @@ async fn two_feeds_for_one_instance_do_not_run_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn server_that_takes_connections_and_sends_nothing_is_named() {
-    // Never accepted by this process: the system completes the connections, and no byte comes back.
+    // Never accepted by this process: the system completes the connections, and no byte returns.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap().to_string();
     let builder = Limiter::builder("shop").aggregator(&format!("http://{address}"));

@@ -9,7 +9,6 @@ use plimsoll_core::quantity::DropRatio;
 use crate::hot::sync::{AtomicU64, Ordering};
 use crate::hot::thread_counters::Outcome;
 
-/// The number of ids that fit a [`KeyWord`].
 pub(crate) const IDS_MAX: usize = 1 << ID_BITS;
 /// The low bits of a word, which hold the id. The flags follow, the class of waits, and the ratio in the upper half.
 const ID_BITS: u32 = 20;
@@ -40,8 +39,8 @@ impl DirectiveWord {
         Self(u64::from(ratio.units()) << Self::RATIO_AT | Self::HELD)
     }
 
-    /// Makes the mark of a key that has no directive of its own and follows its bucket's default class. No directive looks
-    /// like it, because every directive is held.
+    /// Makes the mark of a key that has no own directive and follows its bucket's default class. No
+    /// directive looks like it, because every directive is held.
     pub(crate) const fn following() -> Self {
         Self(Self::INDEPENDENT)
     }
@@ -51,20 +50,21 @@ impl DirectiveWord {
         Self::following().with(Self::GUARDED, true)
     }
 
-    /// True for the mark of an established name.
     #[inline]
     pub(crate) const fn is_established(self) -> bool {
         self.is_guarded() && !self.is_held()
     }
 
-    /// Makes the mark of a name that is cut by a ratio of its own, with an independent draw: in one dithered coin with
-    /// names of smaller ratios it would be admitted too often. All else is that of the bucket's default class.
+    /// Makes the mark of a name that has its own ratio, with an independent draw: in one dithered
+    /// coin with names of smaller ratios it would be admitted too often. Everything else follows
+    /// the bucket's default class.
     pub(crate) fn cut(ratio: DropRatio, is_established: bool, at_tenant_limit: bool) -> Self {
         let mark = Self(Self::following().0 | u64::from(ratio.units()) << Self::RATIO_AT);
         mark.with(Self::GUARDED, is_established).with(Self::COHERENT, true).at_tenant_limit(at_tenant_limit)
     }
 
-    /// Enforces the refusals of a marked key or not, whatever the default class does: in a canary that is divided by key.
+    /// Sets enforcement of a marked key, independently of the default class: in a canary that is
+    /// divided by key.
     pub(crate) const fn on_side(self, is_enforced: bool) -> Self {
         self.with(Self::COLD, true).enforced(is_enforced)
     }
@@ -85,7 +85,6 @@ impl DirectiveWord {
         if self.is_cold() { word.enforced(self.is_enforced()) } else { word }
     }
 
-    /// Sets the ratio.
     pub(crate) fn with_ratio(self, ratio: DropRatio) -> Self {
         Self(self.rest() | u64::from(ratio.units()) << Self::RATIO_AT)
     }
@@ -97,7 +96,6 @@ impl DirectiveWord {
         self.0 & Self::HELD != 0
     }
 
-    /// Enforces refusals, or only counts them.
     pub(crate) const fn enforced(self, yes: bool) -> Self {
         self.with(Self::ENFORCED, yes)
     }
@@ -109,7 +107,7 @@ impl DirectiveWord {
         self.at_tenant_limit(true).cold(true).guarded(is_degraded)
     }
 
-    /// Adds or removes a guard, of which each request that the coin admits takes a token.
+    /// Adds or removes a guard. Each request that the coin admits takes a token of it.
     pub(crate) const fn guarded(self, yes: bool) -> Self {
         self.with(Self::GUARDED, yes)
     }
@@ -135,12 +133,10 @@ impl DirectiveWord {
         self.with(Self::COLD, yes)
     }
 
-    /// Sets the class of waits of refused callers.
     pub(crate) const fn wait(self, class: WaitClass) -> Self {
         Self(self.0 & !Self::WAIT | (class.bits() as u64) << Self::WAIT_AT)
     }
 
-    /// Returns all but the ratio.
     #[inline]
     const fn rest(self) -> u64 {
         self.0 << (u64::BITS - Self::RATIO_AT) >> (u64::BITS - Self::RATIO_AT)
@@ -162,13 +158,12 @@ impl DirectiveWord {
         draw >> 1 < (self.0 >> Self::RATIO_AT) as u32
     }
 
-    /// True if every request is admitted without a draw.
     #[inline]
     pub(crate) const fn admits(self) -> bool {
         self.0 >> Self::RATIO_AT == 0 && !self.is_guarded()
     }
 
-    /// True if an independent coin alone decides, and its refusals are enforced, for
+    /// True if only an independent coin decides, and its refusals are enforced, for
     /// [`Reason::ClusterOverload`].
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
@@ -199,7 +194,6 @@ impl DirectiveWord {
         self.0 & Self::COLD != 0
     }
 
-    /// The reason of a refusal with this outcome, enforced or not.
     #[inline]
     pub(crate) const fn reason(self, outcome: Outcome) -> Reason {
         match outcome {
@@ -215,13 +209,11 @@ impl DirectiveWord {
         }
     }
 
-    /// Returns the class of waits of refused callers.
     #[inline]
     pub(crate) const fn class(self) -> WaitClass {
         WaitClass::from_bits((self.0 >> Self::WAIT_AT) as u32)
     }
 
-    /// Makes a refusal. `jitter` spreads the time after which refused callers return.
     #[inline]
     pub(crate) const fn refusal(self, reason: Reason, jitter: u32) -> Refusal {
         Refusal::new(reason, self.class(), jitter)
@@ -261,14 +253,13 @@ impl KeyWord {
         DirectiveWord(self.0 & !ID)
     }
 
-    /// Loads a word that threads share. A reader that sees a guard also sees the guard's tokens; one that sees
-    /// a coherent coin, a draw key.
+    /// Loads a word that threads share. A reader of a guard also sees the guard's tokens; a reader
+    /// of a coherent coin, a draw key.
     #[inline]
     pub(crate) fn load(shared: &AtomicU64) -> Self {
         Self(shared.load(Ordering::Acquire))
     }
 
-    /// Publishes the word.
     pub(crate) fn store(self, shared: &AtomicU64) {
         shared.store(self.0, Ordering::Release);
     }

@@ -7,7 +7,7 @@ use crate::hot::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, TokenBatch};
 
-/// The number of batches per thread that a guard's depth is divided into.
+/// Number of batches per thread in a guard's depth.
 const BATCHES: u32 = 4;
 
 /// The whole tokens of a guard, or of a bucket's headroom, until the next refill. It is filled off the
@@ -15,25 +15,24 @@ const BATCHES: u32 = 4;
 #[derive(Default)]
 pub(crate) struct GuardPool {
     tokens: AtomicU64,
-    /// Tokens that a thread takes at once.
+    /// Number of tokens that a thread takes together.
     batch: AtomicU32,
     /// The capacity in tokens. A request that costs more passes when the pool is full, and leaves a debt.
     depth: AtomicU32,
     /// Tokens that are kept for established names.
     reserve: AtomicU32,
-    /// Tokens that requests asked for in vain since the last refill.
+    /// Tokens that were missing for requests since the last refill.
     missed: AtomicU32,
 }
 
 impl GuardPool {
-    /// Sets the tokens that are kept for established names.
     pub(crate) fn keep(&self, reserve: f64) {
         self.reserve.store(reserve as u32, Ordering::Relaxed);
     }
 
-    /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next refill right
-    /// after this call, which voids the batches that threads hold. Returns the tokens that were asked for in
-    /// vain since the last call.
+    /// Sets the tokens, and the batch size for `threads` threads. The caller must start the next
+    /// refill right after this call, which voids the batches that threads hold. Returns the tokens
+    /// that requests missed since the last call.
     pub(crate) fn fill(&self, tokens: u64, depth: f64, threads: usize) -> u32 {
         // A cast from a float saturates.
         let depth = depth as u32;
@@ -110,7 +109,8 @@ impl GuardPool {
         }
     }
 
-    /// Returns true if the pool alone could pay for a request of this cost; threads may hold batches besides.
+    /// Returns true if the pool could pay for a request of this cost. Threads may hold further
+    /// batches.
     pub(crate) fn pays(&self, n: u32) -> bool {
         let (tokens, n) = (self.tokens.load(Ordering::Relaxed), u64::from(n));
         let depth = u64::from(self.depth.load(Ordering::Relaxed));
@@ -123,7 +123,6 @@ impl GuardPool {
     }
 }
 
-/// The tokens of all guards and headrooms, by id.
 impl Table {
     /// Takes `n` tokens for a request that the coin admits: all of its guard or all of its bucket's headroom.
     /// Returns the id of those tokens; `None` if there are too few of both.
@@ -145,13 +144,12 @@ impl Table {
         }
     }
 
-    /// Sets the tokens of a guard that are kept for established names.
     pub(crate) fn keep(&self, id: u32, reserve: Tokens) {
         self.tokens(id).into_iter().for_each(|pool| pool.keep(reserve.as_f64()));
     }
 
-    /// Sets the tokens of a guard or a headroom, which take effect with the next [refill](Self::refill). Returns the
-    /// tokens that were asked for in vain since the last call.
+    /// Sets the tokens of a guard or a headroom, which take effect with the next
+    /// [refill](Self::refill). Returns the tokens that requests missed since the last call.
     pub(crate) fn fill(&self, id: u32, tokens: Tokens, depth: Tokens) -> u32 {
         let pool = self.tokens(id);
         debug_assert!(pool.is_some(), "{id} is no id of tokens");

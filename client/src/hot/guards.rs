@@ -14,10 +14,8 @@ use plimsoll_core::report::Counts;
 
 use crate::hot::table::{KeyPlace, Table};
 
-/// The number of measurements without a directive after which a guard follows this client's own load alone.
 const STALE_AFTER: u32 = 5;
 
-/// Every guard and pool that is set, and the load offered to this client.
 #[derive(Default)]
 pub(crate) struct Guards {
     /// By the id of their tokens in the table.
@@ -28,7 +26,6 @@ pub(crate) struct Guards {
     refilled: Option<MonoTime>,
 }
 
-/// A guard or pool that is set.
 struct Set {
     of_zone: OfZone,
     part: Guard,
@@ -40,16 +37,14 @@ struct Set {
     /// the tokens.
     used: u32,
     debt: u64,
-    /// The most tokens that were asked for between two refills. Fades.
+    /// Maximum number of tokens requested between two refills. Fades.
     group: f64,
     /// Measurements since the parent's last directive for it.
     measured: u32,
 }
 
-/// The guard or pool of the zone that this client has a part of.
 #[derive(Clone, Copy)]
 enum OfZone {
-    /// The guard of the key.
     Guard(ZoneGuard),
     /// The pool of this bucket, the number of clients that share it, and the bucket's limit.
     Pool(u32, ZonePool, u32, Limit),
@@ -57,10 +52,9 @@ enum OfZone {
     Nothing(Rate),
 }
 
-/// The load offered to one key.
 #[derive(Clone, Copy, Default)]
 struct Offered {
-    /// Requests counted for the key alone, up to the last measurement.
+    /// Requests counted for the key itself, up to the last measurement.
     seen: u64,
     /// For the key and all keys that share its directive; no rate while no guard reads it.
     directive: Load,
@@ -72,7 +66,6 @@ struct Offered {
     established_part: f64,
 }
 
-/// A measured load.
 #[derive(Clone, Copy, Default)]
 struct Load {
     /// Requests since the last measurement.
@@ -82,7 +75,6 @@ struct Load {
 }
 
 impl Load {
-    /// Ends a measurement over `span`.
     fn measure(&mut self, span: Option<Duration>) {
         let fresh = std::mem::take(&mut self.fresh);
         let measured = span.and_then(|span| Some((Rate::over(fresh, span)?, span)));
@@ -108,7 +100,6 @@ impl Guards {
         self.put(table, key, OfZone::Guard(zone));
     }
 
-    /// Sets a key's guard to a rate of this client alone. A new guard starts full.
     pub(crate) fn set_alone(&mut self, table: &Table, key: u32, rate: Rate) {
         self.put(table, key, OfZone::Nothing(rate));
     }
@@ -147,7 +138,7 @@ impl Guards {
                 let held = held.get_mut();
                 (held.of_zone, held.measured) = (of_zone, 0);
                 let before = std::mem::replace(&mut held.part, part);
-                // A larger depth fills with time; a smaller one applies at once.
+                // A larger depth fills with time; a smaller one applies immediately.
                 if part.depth < before.depth {
                     held.refill(table, id, Duration::ZERO);
                     table.refill();
@@ -164,16 +155,16 @@ impl Guards {
         }
     }
 
-    /// Removes a key's guard.
     pub(crate) fn remove(&mut self, key: u32) {
         self.set.remove(&key);
     }
 
-    /// Measures the load since the last call, and passes the counts of each key to `on_counts`. `places` are
-    /// those of all keys, by id. Linear in the keys.
+    /// Measures the load since the last call, and passes the counts of each key to `on_counts`.
+    /// `places` has all keys, by id. Linear in the keys.
     ///
-    /// The guards follow with the parent's next directive, which includes the load of the other clients:
-    /// compared with the zone's load before a surge, every client's own load would look like the whole.
+    /// The guards follow with the parent's next directive, which includes the load of the other
+    /// clients: compared with the zone's load before a surge, every client's own load would look
+    /// like the whole.
     pub(crate) fn measure(
         &mut self,
         now: MonoTime,
@@ -255,10 +246,10 @@ impl OfZone {
 }
 
 impl Set {
-    /// Subtracts the tokens used since the last refill, then adds the new ones.
-    ///
-    /// Where the refill is late, the process was paused, and the requests of that time arrive at once now. So what
-    /// exceeds the depth lapses only after as long a time again. No more passes than with refills in time.
+    /// Subtracts the tokens used since the last refill, then adds the new ones. After a late refill
+    /// the process was paused, and the requests of that time arrive together now. So the tokens
+    /// above the depth lapse only after the same time again. No more requests pass than with
+    /// refills in time.
     fn refill(&mut self, table: &Table, id: u32, elapsed: Duration) {
         let used = table.counters.used(id);
         let fresh = used.wrapping_sub(self.used);
@@ -275,7 +266,7 @@ impl Set {
         self.tokens = self.tokens.min(depth);
         let lapses = left.is_zero() || depth == Tokens::NONE;
         self.granted = if lapses { Default::default() } else { (granted, left) };
-        // Two parts of a token are a whole one, for which requests in debt come first.
+        // Two parts of a token are a whole one. Debts are paid first.
         let mut debt = self.debt;
         let free = self.tokens.plus(self.granted.0).pay(&mut debt);
         let missed = table.fill(id, free, depth);

@@ -81,8 +81,8 @@ fn refill_during_decisions_accounts_for_every_token() {
     });
 }
 
-/// A thread whose guard is empty draws on the headroom while the headroom is lost. It takes no token if it
-/// sees the refill that takes them away, and a used one is recorded.
+/// A thread with an empty guard draws on the headroom while the headroom is lost. It takes no token
+/// if it sees the refill that takes them away, and a used one is recorded.
 #[test]
 fn headroom_that_is_lost_gives_no_token_after_the_refill() {
     model(|| {

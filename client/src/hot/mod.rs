@@ -1,4 +1,4 @@
-//! Everything a decision touches: written once at the start, then atomics alone, with no lock and no
+//! Everything a decision touches: written once at the start, then only atomics, with no lock and no
 //! allocation.
 
 pub(crate) mod decision;

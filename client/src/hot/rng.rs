@@ -9,7 +9,6 @@ use fastrand::Rng as Wyrand;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// A source of random draws.
 pub(crate) trait DrawSource {
     /// Draws a number uniform over all of `u64`.
     fn draw(&mut self) -> Draw;
@@ -26,34 +25,30 @@ pub(crate) trait DrawSource {
 pub(crate) struct Draw(u64);
 
 impl Draw {
-    /// Makes a draw of a number uniform over all of `u64`.
     #[cfg(feature = "testing")]
     #[inline]
     pub(crate) const fn of(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The number for a coin.
     #[inline]
     pub(crate) const fn coin(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The number for another purpose.
     #[inline]
     pub(crate) const fn other(self) -> u32 {
         self.0 as u32
     }
 
-    /// Both numbers.
     #[inline]
     pub(crate) const fn both(self) -> (u32, u32) {
         (self.coin(), self.other())
     }
 }
 
-/// Draws that depend on a seed alone. Jitter has a generator of its own, so that no decision depends on how many
-/// requests were refused before.
+/// Draws that depend only on a seed. Jitter has its own generator, so that no decision depends on
+/// the number of earlier refusals.
 #[derive(Debug)]
 pub(crate) struct SeededDraws {
     decisions: SmallRng,
@@ -81,7 +76,6 @@ impl DrawSource for &mut SeededDraws {
 /// Seeded by the operating system when the first limiter is made, so that processes cloned from one image
 /// draw differently.
 static PROCESS_SEED: OnceLock<u64> = OnceLock::new();
-/// The number of threads that were seeded.
 static THREADS_SEEDED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -90,7 +84,6 @@ thread_local! {
     static JITTER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Seeds this process on the first call; returns the seed.
 pub(crate) fn seed_process() -> Result<u64, getrandom::Error> {
     if let Some(seed) = PROCESS_SEED.get() {
         return Ok(*seed);
@@ -99,7 +92,6 @@ pub(crate) fn seed_process() -> Result<u64, getrandom::Error> {
     Ok(*PROCESS_SEED.get_or_init(|| drawn))
 }
 
-/// Seeds the current thread's generator.
 pub(crate) fn seed_thread() {
     let process = PROCESS_SEED.get().copied().unwrap_or_default();
     let number = THREADS_SEEDED.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +101,6 @@ pub(crate) fn seed_thread() {
     JITTER.set(seeds.u32(..));
 }
 
-/// The generator of the current thread.
 pub(crate) struct ThreadRng;
 
 impl DrawSource for ThreadRng {

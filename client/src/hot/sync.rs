@@ -1,4 +1,5 @@
-//! The atomics and locks that threads share: the standard library's, or those of the model checker loom.
+//! The atomics and locks that threads share: from the standard library, or from the model checker
+//! loom.
 
 #[cfg(feature = "loom")]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -32,7 +33,6 @@ pub(crate) fn zeroed<T: zerocopy::FromZeros + Default>(count: usize) -> Vec<T> {
     T::new_vec_zeroed(count).unwrap_or_else(|_| (0..count).map(|_| T::default()).collect())
 }
 
-/// Allocates zeros.
 #[cfg(feature = "loom")]
 pub(crate) fn zeroed<T: Default>(count: usize) -> Vec<T> {
     (0..count).map(|_| T::default()).collect()

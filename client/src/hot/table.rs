@@ -25,33 +25,26 @@ const DECLARED_ONLY: usize = 2;
 /// One key of this many, at most one for each bucket, is kept for the default classes of such buckets.
 const DECLARED_KEYS: usize = 10;
 
-/// The ids of a bucket in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BucketPlace {
     pub(crate) bucket: u32,
     /// The key of the default class, which empty tenants and those without room share.
     pub(crate) default_key: u32,
-    /// The slot of that key.
     pub(crate) default_slot: u32,
 }
 
-/// The ids of a key in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyPlace {
     pub(crate) key: u32,
-    /// The slot of the key, with its directive.
     pub(crate) slot: u32,
-    /// The key of its bucket's default class, whose directive applies while the key has none of its own.
+    /// The key of its bucket's default class. That directive applies while the key has none.
     pub(crate) default_key: u32,
-    /// The slot of that key.
     pub(crate) default_slot: u32,
 }
 
-/// The key that a decision counts for, and the directive that it follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) key: u32,
-    /// The directive, and the key that it belongs to: the same, or its bucket's default class.
     follows: KeyWord,
 }
 
@@ -62,15 +55,14 @@ impl Target {
         self.follows.id()
     }
 
-    /// Returns the directive.
     #[inline]
     pub(crate) const fn word(self) -> DirectiveWord {
         self.follows.directive()
     }
 }
 
-/// The tokens of a bucket's headroom, on a cache line of their own: threads that draw on the headroom of one
-/// bucket do not slow those of another down.
+/// Tokens of a bucket's headroom, on their own cache line: threads that draw on the headroom of one
+/// bucket do not slow down threads of another bucket.
 #[derive(Default)]
 #[repr(align(64))]
 struct Headroom(GuardPool);
@@ -81,40 +73,32 @@ pub(crate) struct Table {
     pub(crate) keys: Interner,
     /// The key of each bucket's default class plus one; 0 until it is assigned.
     default_keys: Box<[AtomicU32]>,
-    /// By bucket: the directive word of established names that have no ratio of their own.
+    /// By bucket: the directive word of established names without their own ratio.
     established: Box<[AtomicU64]>,
     pub(crate) counters: ThreadCounters,
     /// By key: the tokens of its guard.
     guards: Box<[GuardPool]>,
-    /// By bucket: the tokens of its headroom, which its keys share. Their ids follow those of the keys.
+    /// By bucket: the tokens of its headroom, which its keys share. Their ids follow the ids of the
+    /// keys.
     headrooms: Box<[Headroom]>,
-    /// The limits of buckets, as far as they are known.
     pub(crate) limits: Limits,
-    /// The exact quotas of buckets, and the store that decides them.
     pub(crate) quotas: QuotaDefinitions,
     pub(crate) layered: Layered,
-    /// The word of a bucket whose policy is not known: to refuse all, or nothing.
+    /// The word of a bucket without a known policy: refuses all, or nothing.
     pub(crate) before_policy: DirectiveWord,
-    /// The draw key of coherent coins.
     pub(crate) draw_key: SharedKey,
     /// Counts the refills of guards and headrooms.
     refills: AtomicU32,
     /// Requests admitted without a key to count them for: the bucket has no room or an invalid name.
     untracked: AtomicU64,
-    /// Requests whose tenant is empty.
     invalid_tenants: AtomicU64,
-    /// Requests that the middleware passed without a decision.
     #[cfg(feature = "middleware")]
     pub(crate) passes: Passes,
-    /// The outcomes of admitted requests, recorded by the middleware.
     pub(crate) responses: Arc<Responses>,
-    /// The faults in the wiring of the limiter.
     pub(crate) problems: SetupProblems,
     /// True once requests named a bucket that found no room.
     is_full_raised: AtomicBool,
-    /// Requests that wait for admission.
     pub(crate) waiting: Waiting,
-    /// The hooks of a control plane of tests.
     #[cfg(feature = "testing")]
     pub(crate) hooks: crate::testing::Hooks,
 }
@@ -129,8 +113,8 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// Makes a table for at most `keys_max` keys, the default number of buckets and `thread_slots` threads with counters
-    /// of their own.
+    /// Makes a table for at most `keys_max` keys, the default number of buckets and `thread_slots`
+    /// threads with their own counters.
     pub(crate) fn new(keys_max: usize, thread_slots: usize, seed: u64) -> Self {
         Self::with_buckets(keys_max, BUCKETS_MAX_DEFAULT, thread_slots, seed)
     }
@@ -172,14 +156,12 @@ impl Table {
         self.guards.len()
     }
 
-    /// Declares a bucket, off the request path. Returns `None` when the table is full.
     pub(crate) fn declare(&self, bucket: &str) -> Result<Option<BucketPlace>, InvalidName> {
         check_name(bucket)?;
         let Some(id) = self.buckets.intern(0, bucket) else { return Ok(None) };
         Ok(self.keys.pin(id, DEFAULT_TENANT).and_then(|key| self.set_default_key(id, key)))
     }
 
-    /// Returns the place of a bucket, on the request path.
     fn bucket(&self, bucket: &str) -> Option<BucketPlace> {
         let id = self.buckets.look_up(0, bucket).id()?;
         match self.default_key(id) {
@@ -228,13 +210,11 @@ impl Table {
         }
     }
 
-    /// Returns the target of a tenant's requests if it has a key, else the default class's. Inserts nothing.
     pub(crate) fn known_target(&self, place: BucketPlace, tenant: &str) -> Target {
         let own = Encoded::of(tenant).and_then(|name| self.keys.known(place.bucket, &name));
         self.follow(own.unwrap_or_else(|| self.keys.word(place.default_slot)), place.default_slot)
     }
 
-    /// Returns the target of a key's requests.
     #[inline]
     pub(crate) fn target_of(&self, place: KeyPlace) -> Target {
         Target { key: place.key, ..self.follow(self.keys.word(place.slot), place.default_slot) }
@@ -260,7 +240,6 @@ impl Table {
         KeyWord::new(default.id(), own.directive().resolve(default.directive(), established))
     }
 
-    /// Publishes the word that the established names of a bucket follow.
     pub(crate) fn publish_established(&self, bucket: u32, word: DirectiveWord) {
         if let Some(established) = self.established.get(bucket as usize) {
             KeyWord::new(0, word).store(established);
@@ -284,14 +263,12 @@ impl Table {
         }
     }
 
-    /// Returns true if a request of this cost would find enough tokens, or needs none.
     pub(crate) fn has_tokens(&self, target: Target, cost: u32) -> bool {
         let cost = cost.min(COST_MAX);
         let pays = |id| self.tokens(id).is_some_and(|tokens| tokens.pays(cost));
         !target.word().is_guarded() || pays(target.source()) || self.headroom_for(target).is_some_and(pays)
     }
 
-    /// Returns the place of a bucket that has one. Inserts nothing.
     pub(crate) fn known_bucket(&self, bucket: &str) -> Option<BucketPlace> {
         let id = self.buckets.known(0, bucket)?.id();
         Some(self.bucket_place(id, self.default_key(id)?))
@@ -308,7 +285,6 @@ impl Table {
         target
     }
 
-    /// Raises the problem of a full table for the first bucket of a request that found no room.
     #[cold]
     fn check_full(&self, bucket: &str) {
         use std::sync::atomic::Ordering;
@@ -327,7 +303,6 @@ impl Table {
         self.problems.raise(SetupProblem::BucketsFull { bucket: bucket.to_owned(), setting, max });
     }
 
-    /// Returns the setting that leaves a bucket without room, and its value.
     pub(crate) fn setting_reached(&self, bucket: &str) -> (&'static str, usize) {
         let (buckets_max, keys_max) = (self.default_keys.len(), self.keys_max());
         let has_no_key = self.buckets.known(0, bucket).is_some();
@@ -338,7 +313,6 @@ impl Table {
         }
     }
 
-    /// Returns a key's own directive, or the mark of a key that follows its bucket's default class.
     pub(crate) fn own_directive(&self, key: u32) -> DirectiveWord {
         self.keys.word(self.keys.slot_of(key)).directive()
     }
@@ -347,7 +321,6 @@ impl Table {
         self.own_directive(key).is_held()
     }
 
-    /// True if a key has a rate of its own that the service itself has set.
     pub(crate) fn is_cold(&self, key: u32) -> bool {
         self.own_directive(key).is_cold()
     }
@@ -370,7 +343,6 @@ impl Table {
         may_draw.then(|| self.headroom(self.keys.owner_of(target.source())))
     }
 
-    /// Returns the tokens of a key's guard, or of a bucket's [headroom](Self::headroom).
     pub(super) fn tokens(&self, id: u32) -> Option<&GuardPool> {
         let at = id as usize;
         self.guards.get(at).or_else(|| Some(&self.headrooms.get(at - self.guards.len())?.0))
@@ -381,17 +353,14 @@ impl Table {
         self.refills.fetch_add(1, Ordering::Release);
     }
 
-    /// Publishes the directive of a key, and of the keys that share it.
     pub(crate) fn publish(&self, key: u32, word: DirectiveWord) {
         self.keys.publish(key, word);
     }
 
-    /// Returns the number of requests whose tenant is empty.
     pub(crate) fn invalid_tenants(&self) -> u64 {
         self.invalid_tenants.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of requests admitted without a key to count them for.
     pub(crate) fn untracked(&self) -> u64 {
         self.untracked.load(Ordering::Relaxed)
     }

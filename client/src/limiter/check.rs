@@ -45,7 +45,6 @@ impl Decided {
     /// An admitted request, with nothing withheld.
     pub const ADMITTED: Self = Self::of(Verdict::Admit);
 
-    /// Makes the decision of a verdict, with nothing withheld.
     #[inline]
     pub(crate) const fn of(verdict: Verdict) -> Self {
         Self { verdict, withheld: None, quota: None }
@@ -90,17 +89,19 @@ impl Limiter {
         }
     }
 
-    /// Decides about a request like [`check`](Self::check), by the exact quotas of its buckets as well, and waits for
-    /// an admission as long as the [request](Request::within) says.
+    /// Decides about a request like [`check`](Self::check), by the exact quotas of its buckets as
+    /// well, and waits for an admission as long as the [request](Request::within) allows.
     ///
     /// # Quotas
     ///
-    /// Only what coin and guard admit is asked of the store that `LimiterBuilder::quota_store` has set, for its deadline at
-    /// most. A quota refuses for [`Reason::TenantQuotaExceeded`], until its reset, or for [`Reason::QuotaDegraded`] if the
-    /// store does not answer and the quota is to deny then. A refusal of the store is remembered: the requests after it
-    /// are refused before the coin. In shadow mode, while killed and outside of the canary the quota is debited and its
-    /// refusals are only counted. All quotas of several keys are debited or none. A future that is dropped leaves the
-    /// request counted as admitted, and what the store has debited is spent.
+    /// The limiter asks the store that `LimiterBuilder::quota_store` has set only about requests
+    /// that coin and guard admit, at most for its deadline. A quota refuses for
+    /// [`Reason::TenantQuotaExceeded`], until its reset, or for [`Reason::QuotaDegraded`] if the
+    /// store does not answer and the quota is to deny then. A refusal of the store is remembered:
+    /// the requests after it are refused before the coin. In shadow mode, while killed and outside
+    /// of the canary the quota is debited and its refusals are only counted. All quotas of several
+    /// keys are debited or none. A future that is dropped leaves the request counted as admitted,
+    /// and what the store has debited is spent.
     ///
     /// # Waiting, for background jobs
     ///
@@ -121,22 +122,23 @@ impl Limiter {
     /// # Ok(()) }
     /// ```
     ///
-    /// * **Order.** The waiters of a key in this process are admitted in the order in which they arrived. Only the first
-    ///   asks; the others sleep.
-    /// * **Rate.** A job that waits in a loop gets what its tenant may have: the whole limit while it is alone, and its
-    ///   fair share next to other tenants. One that sleeps for `retry_after` after each refusal gets a quarter to two
-    ///   thirds of that.
-    /// * **Attempts.** Each attempt is a decision, and counts as offered, as a refused one does as dropped. While the
-    ///   coin refuses, the waiters of a key in one process ask for at most 1.25 times the requests/s at which they are
-    ///   admitted, a tenth of the key's other requests in this process, or 4 requests/s, whichever is most; but at
-    ///   least once in 2 s. While only the guard is empty, they look at it and are not counted.
-    /// * **Cancellation.** Dropping the future gives the place in the queue up. An admission is returned in the same
-    ///   poll in which it is counted, so none is lost.
-    /// * **Bound.** A limiter has at most 10,000 waiters; a further one is refused immediately, and is not counted as
-    ///   offered. Nor is a waiter whose deadline passes behind others.
+    /// * **Order.** The waiters of a key in this process are admitted in the order in which they
+    ///   arrived. Only the first asks; the others sleep.
+    /// * **Rate.** A job that waits in a loop gets what its tenant may have: the whole limit while
+    ///   it has no competition, and its fair share next to other tenants. A job that sleeps for
+    ///   `retry_after` after each refusal gets a quarter to two thirds of that.
+    /// * **Attempts.** Each attempt is a decision, and counts as offered, as a refused one does as
+    ///   dropped. While the coin refuses, the waiters of a key in one process ask for at most 1.25
+    ///   times the requests/s that are admitted, a tenth of the key's other requests in this
+    ///   process, or 4 requests/s, the maximum of the three; but at least once in 2 s. While only
+    ///   the guard is empty, they look at it and are not counted.
+    /// * **Cancellation.** Dropping the future gives the place in the queue up. The same poll
+    ///   counts and returns an admission, so none is lost.
+    /// * **Bound.** A limiter has at most 10,000 waiters; a further one is refused immediately, and
+    ///   is not counted as offered. Nor is a waiter that reaches its deadline behind others.
     ///
-    /// A request of several keys, and one that a quota has refused, asks again after each `retry_after`. The wait needs
-    /// a tokio runtime with its timer.
+    /// A request of several keys, and a request that a quota has refused, asks again after each
+    /// `retry_after`. The wait needs a tokio runtime with its timer.
     pub async fn check_async(&self, request: &Request<'_>) -> Verdict {
         let started = Instant::now();
         loop {
@@ -245,7 +247,6 @@ impl Limiter {
         Some(self.table.known_target(place, tenant))
     }
 
-    /// Returns a request of one key with its target, and the bucket that it counts for.
     #[inline]
     pub(crate) fn subject<'a>(&self, request: &Request<'a>) -> Option<Subject<'a>> {
         let target = self.target(request)?;
@@ -257,7 +258,6 @@ impl Limiter {
         Some(Subject { target, bucket, tenant: request.tenant, cost: request.cost })
     }
 
-    /// Begins to decide about a request of one key, by the quotas of its bucket if it has any.
     pub(crate) fn begin(&self, request: &Request<'_>, waits: bool) -> Step {
         match self.subject(request) {
             Some(subject) => self.table.begin(subject, request.trace, waits),
@@ -276,7 +276,6 @@ impl Limiter {
     }
 }
 
-/// Returns the verdict of the first key that refuses.
 fn verdict(each: &[Decided]) -> Verdict {
     each.iter().map(|decided| decided.verdict).find(|verdict| !verdict.is_admit()).unwrap_or(Verdict::Admit)
 }

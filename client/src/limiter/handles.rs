@@ -23,7 +23,7 @@ pub struct KeyHandle {
     pub(crate) table: Arc<Table>,
     pub(crate) place: KeyPlace,
     pub(crate) bucket: u32,
-    /// The name by which exact quotas are kept, also for a tenant that shares the default class.
+    /// The name of exact quotas, also for a tenant that shares the default class.
     tenant: Arc<str>,
     /// Protects the key from eviction while the handle lives. `None` for the default class, which is never
     /// evicted.
@@ -55,12 +55,10 @@ impl BucketHandle {
 }
 
 impl KeyHandle {
-    /// Returns the tenant, as it was named.
     pub(crate) fn tenant(&self) -> &str {
         &self.tenant
     }
 
-    /// Returns the name of the bucket.
     pub(crate) fn bucket_name(&self) -> &str {
         self.table.responses.name(self.bucket).unwrap_or_default()
     }
@@ -71,7 +69,6 @@ impl KeyHandle {
     }
 }
 
-/// Returns the counters and the random generator of the current thread.
 #[cfg(not(feature = "testing"))]
 #[inline]
 pub(crate) fn thread_ctx(table: &Table) -> DecideCtx<'_, ThreadRng> {

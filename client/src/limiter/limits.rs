@@ -11,12 +11,10 @@ pub(crate) struct Limits(Vec<AtomicU64>);
 impl Limits {
     const UNLIMITED: u64 = u64::MAX;
 
-    /// Makes room for so many buckets, with unknown limits.
     pub(crate) fn new(buckets: usize) -> Self {
         Self(zeroed(buckets))
     }
 
-    /// Sets the limit of a bucket.
     pub(crate) fn set(&self, bucket: u32, limit: Limit) {
         let word = match limit {
             Limit::Unknown => 0,
@@ -28,7 +26,6 @@ impl Limits {
         }
     }
 
-    /// Returns the limit of a bucket as far as it is known.
     pub(crate) fn get(&self, bucket: u32) -> Limit {
         match self.0.get(bucket as usize).map_or(0, |shared| shared.load(Ordering::Relaxed)) {
             0 => Limit::Unknown,

@@ -36,7 +36,7 @@ use crate::setup::{SetupProblem, readable_debug};
 /// The default number of buckets.
 pub const BUCKETS_MAX_DEFAULT: usize = 1_024;
 
-/// The default number of keys with a state of their own.
+/// The default number of keys with their own state.
 pub const KEYS_MAX_DEFAULT: usize = 10_000;
 
 /// Decides which requests to admit, by directives that the [feed](crate::Feed) keeps up to date in the
@@ -72,7 +72,7 @@ pub enum BucketError {
     Full {
         /// The bucket without room.
         bucket: String,
-        /// The method of the builder whose limit was reached: `buckets_max` or `keys_max`.
+        /// The method of the builder that sets the reached limit: `buckets_max` or `keys_max`.
         setting: &'static str,
         /// That limit.
         max: usize,
@@ -106,7 +106,7 @@ impl Limiter {
     /// Declares a bucket: the limiter requests its directives immediately, before there is any traffic.
     ///
     /// # Errors
-    /// When the name is invalid or the table is full.
+    /// If the name is invalid or the table is full.
     pub fn bucket(&self, name: &str) -> Result<BucketHandle, BucketError> {
         let declared = self.table.declare(name);
         let place = declared.map_err(|source| BucketError::Name { name: name.to_owned(), source })?;

@@ -5,10 +5,8 @@ use std::sync::{PoisonError, RwLock};
 
 use plimsoll_core::quota::BucketQuotas;
 
-/// The quotas of each bucket, by id.
 pub(crate) struct QuotaDefinitions {
     buckets: Box<[Slot]>,
-    /// True while any bucket has quotas.
     any: AtomicBool,
 }
 
@@ -22,7 +20,6 @@ struct Slot {
 }
 
 impl QuotaDefinitions {
-    /// Makes room for so many buckets, without quotas.
     pub(crate) fn new(buckets: usize) -> Self {
         let buckets = (0..buckets).map(|_| Slot::default()).collect();
         Self { buckets, any: AtomicBool::new(false) }
@@ -34,7 +31,6 @@ impl QuotaDefinitions {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Records that a request of a bucket was decided without waiting. Returns true for the first.
     pub(crate) fn is_first_in_memory(&self, bucket: u32) -> bool {
         let slot = self.buckets.get(bucket as usize);
         slot.is_some_and(|slot| {

@@ -13,8 +13,9 @@ use crate::subscription::assignment::endpoints::Aggregators;
 /// The time between two looks: the tick of the feed, which brings directives no faster.
 const CHECKED_EVERY: Duration = Duration::from_millis(10);
 
-/// The decision about requests of a bucket whose policy is not known yet: before its first directive, unless an earlier
-/// process has saved one or the service itself has set a [rate](crate::LimiterBuilder::cold_rps).
+/// The decision about requests of a bucket without a known policy: before its first directive,
+/// unless an earlier process has saved one or the service itself has set a
+/// [rate](crate::LimiterBuilder::cold_rps).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BeforePolicy {
@@ -34,7 +35,6 @@ impl BeforePolicy {
         }
     }
 
-    /// Returns the word of a bucket whose policy is not known.
     pub(crate) fn word(self) -> DirectiveWord {
         match self {
             Self::Allow => DirectiveWord::NOTHING,

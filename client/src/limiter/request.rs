@@ -33,14 +33,12 @@ pub struct Request<'a> {
     pub(crate) within: Duration,
 }
 
-/// What a request counts for.
+/// The subject of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RequestOf<'a> {
     Name(&'a str),
     Bucket(&'a BucketHandle),
-    /// A key, resolved.
     Key(&'a KeyHandle),
-    /// Several keys, each a request with a cost of its own.
     All(&'a [Request<'a>]),
 }
 
@@ -77,7 +75,6 @@ impl<'a> Request<'a> {
         Self::of(RequestOf::All(requests), "")
     }
 
-    /// Makes a request of a resolved key.
     #[inline]
     pub(crate) fn of_key(key: &'a KeyHandle) -> Self {
         Self::of(RequestOf::Key(key), key.tenant())
@@ -137,7 +134,6 @@ impl<'a> Request<'a> {
         self.tenant
     }
 
-    /// Returns the requests of several keys.
     #[inline]
     pub(crate) fn several(&self) -> Option<&'a [Request<'a>]> {
         match self.of {

@@ -22,7 +22,8 @@ pub struct Status {
     pub feed: Option<FeedState>,
     /// The number of aggregators that the feed is connected to.
     pub connected: u64,
-    /// The number of aggregators whose last connection was refused for lack of trust, by reason.
+    /// The number of aggregators with a last connection that was refused for lack of trust, by
+    /// reason.
     pub refused: BTreeMap<&'static str, u64>,
     /// The highest controller epoch applied; null before the first.
     pub epoch: Option<u64>,
@@ -63,15 +64,15 @@ pub struct ProblemStatus {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct BucketStatus {
-    /// The mode in force here: `shadow`, also while killed, `canary` or `enforce`; `unknown` if no policy names the
-    /// bucket, and before its first directive.
+    /// The current mode here: `shadow`, also while killed, `canary` or `enforce`; `unknown` if no
+    /// policy names the bucket, and before its first directive.
     pub mode: &'static str,
     /// The limit in requests/s over all zones; null without one, and while it is not known.
     pub limit_rps: Option<f64>,
     /// The bucket of the policy with the most similar name, if no policy names this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nearest: Option<String>,
-    /// What the counts of the last seconds show.
+    /// The admissions of the last seconds.
     #[serde(flatten)]
     pub admissions: AdmissionFigures,
     /// The names of its exact quotas.
@@ -119,7 +120,6 @@ impl Limiter {
         status
     }
 
-    /// Returns the names of the exact quotas of a bucket.
     fn quotas_of(&self, bucket: &str) -> Vec<String> {
         let place = self.table.known_bucket(bucket);
         let quotas = place.and_then(|place| self.table.quotas.get(place.bucket)).unwrap_or_default();
@@ -128,7 +128,6 @@ impl Limiter {
 }
 
 impl Subscription {
-    /// Returns the part of the status that the subscription knows.
     fn status(&mut self, now: MonoTime) -> Status {
         let unreported = self.unreported();
         let figures: BTreeMap<&Bucket, AdmissionFigures> = self.admission_figures().collect();

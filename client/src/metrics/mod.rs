@@ -1,4 +1,4 @@
-//! The metrics of a limiter and its feed, for the ways in which services export metrics.
+//! The metrics of a limiter and its feed, as services export them.
 
 #[cfg(feature = "prometheus")]
 mod prometheus;

@@ -19,7 +19,6 @@ impl Collector for Metrics {
     }
 }
 
-/// Returns the descriptions of all metrics, which a registry compares with those of other collectors.
 pub(super) fn descs() -> Vec<Desc> {
     let describe = |about: About| {
         let labels = about.labels.iter().map(|label| (*label).to_owned()).collect();

@@ -10,10 +10,8 @@ use crate::Request;
 use crate::responses::Ending;
 use crate::setup::SetupProblem;
 
-/// The value of each series, by its name and labels as in the text format.
 type Values = BTreeMap<String, f64>;
 
-/// A limiter with decisions, responses and a problem.
 fn limiter() -> Limiter {
     let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     let bucket = limiter.bucket("orders").unwrap();
@@ -31,7 +29,6 @@ fn identity<'a, 'b>(name: &str, labels: impl Iterator<Item = (&'a str, &'b str)>
     format!("{name}{labels:?}")
 }
 
-/// Returns the values of families in the form that histograms have with Prometheus.
 fn values(families: &[Family]) -> Values {
     let mut values = Values::new();
     for family in families {

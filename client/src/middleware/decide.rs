@@ -16,10 +16,8 @@ use crate::{Limiter, Request};
 /// True if a request may wait for the store of quotas before it reaches the service.
 pub(super) const WAITS: bool = cfg!(feature = "quota");
 
-/// A function from a request to what it counts for.
 type RequestOf = dyn for<'a> Fn(Head<'a>) -> Option<Request<'a>> + Send + Sync;
 
-/// What a layer decides by.
 pub(super) enum Decider {
     Rules(Rules),
     Function(Limiter, Box<RequestOf>),
@@ -31,29 +29,23 @@ pub(super) enum Decision {
     Passed(Pass),
     /// Admitted; the recorder takes the response.
     Admitted(Option<Recorder>),
-    /// Refused.
     Refused(RefusedBy),
-    /// Admitted by coin and guard, while the store of exact quotas is asked.
     Asking(Box<AskingFor>),
 }
 
-/// A refusal, and what has refused.
 pub(crate) struct RefusedBy {
     pub(super) refusal: Refusal,
     pub(super) table: Arc<Table>,
     pub(super) recorder: Recorder,
-    /// The exact quota, if one has refused.
     pub(super) quota: Option<Arc<Quota>>,
 }
 
-/// A request that waits for its quotas.
 pub(super) struct AskingFor {
     pub(super) asking: Asking,
     pub(super) recorder: Recorder,
 }
 
 impl Decider {
-    /// Decides about a request.
     #[inline]
     pub(super) fn decide(&self, head: Head<'_>) -> Decision {
         match self {
@@ -71,7 +63,6 @@ impl Decider {
     }
 }
 
-/// Admits a request without a decision, and counts it by the reason.
 fn passed(table: &Table, pass: Pass) -> Decision {
     table.passes.count(pass);
     Decision::Passed(pass)
@@ -116,7 +107,6 @@ impl Decision {
 }
 
 impl AskingFor {
-    /// Makes the decision of the store's answer.
     pub(super) fn decided(&self, decided: Decided) -> Decision {
         Decision::of(&self.asking.table, decided, self.recorder)
     }

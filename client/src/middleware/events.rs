@@ -10,14 +10,11 @@ use tracing::{Level, Span};
 use crate::hot::thread_counters::Pass;
 use crate::responses::Recorder;
 
-/// The target of the events.
 const TARGET: &str = "plimsoll";
-/// The fields of a span.
 const VERDICT: &str = "plimsoll.verdict";
 const BUCKET: &str = "plimsoll.bucket";
 const REASON: &str = "plimsoll.reason";
 
-/// The time of the first event, from which others are measured.
 static START: OnceLock<Instant> = OnceLock::new();
 
 /// Logs a refusal unless its bucket's last event is less than ten seconds old, and records it in the current span. The
@@ -40,13 +37,11 @@ pub(super) fn refused(refusal: Refusal, recorder: Recorder) {
     });
 }
 
-/// Records an admitted request in the current span.
 #[inline]
 pub(super) fn admitted(recorder: Option<Recorder>) {
     record("admitted", None, recorder);
 }
 
-/// Records a request that passed without a decision in the current span.
 #[inline]
 pub(super) fn passed(pass: Pass) {
     record("passed", Some(pass.reason()), None);

@@ -43,7 +43,6 @@ pub struct PlimsollLayer<B = SameBody> {
     body: PhantomData<fn() -> B>,
 }
 
-/// The format of layers without settings.
 static DEFAULT: Format = Format::DEFAULT;
 
 impl PlimsollLayer {
@@ -90,7 +89,8 @@ impl PlimsollLayer {
         Self { decider: Arc::new(decider), format: None, body: PhantomData }
     }
 
-    /// Gives responses the body [`PlimsollBody`], for services whose body cannot be made from bytes, such as tonic's.
+    /// Gives responses the body [`PlimsollBody`], for services such as tonic's, which cannot make
+    /// their body from bytes.
     ///
     /// ```
     /// # use plimsoll_client::Limiter;
@@ -135,9 +135,10 @@ impl<B> PlimsollLayer<B> {
     }
 
     /// Responds to refused requests by a closure. It may begin with the default
-    /// [response](Refused::response). Runs on the request path, so it should not block. It also answers
-    /// [gRPC calls](Refused::is_grpc). The body is any that is complete, such as text or that of axum's
-    /// `Json(..).into_response()`; one that would have to be awaited is logged, and left out.
+    /// [response](Refused::response). Runs on the request path, so it should not block. It also
+    /// answers [gRPC calls](Refused::is_grpc). The body must be complete, such as text or the body
+    /// of axum's `Json(..).into_response()`. A body that would have to be awaited is logged, and
+    /// left out.
     ///
     /// ```
     /// use axum::{Json, http::StatusCode, response::IntoResponse};
@@ -170,7 +171,6 @@ impl<B> PlimsollLayer<B> {
 }
 
 impl<B> PlimsollLayer<B> {
-    /// Makes the response to a refused request.
     #[cold]
     pub(super) fn refuse(&self, request: Head<'_>, by: &RefusedBy) -> Response<Bytes> {
         let format = self.format.as_deref().unwrap_or(&DEFAULT);
@@ -178,7 +178,6 @@ impl<B> PlimsollLayer<B> {
     }
 }
 
-/// Returns the bytes of a body that is complete.
 fn complete(body: impl Body<Data = Bytes>) -> Bytes {
     let Some(Ok(body)) = body.collect().now_or_never() else {
         tracing::error!("the body of a refusal by refuse_with is no complete one, and is left out");

@@ -37,8 +37,8 @@ impl<S: Clone, B> Clone for PlimsollService<S, B> {
     }
 }
 
-/// A service of which an instance may wait with a request, where requests wait at all: with the feature `quota`, one that
-/// is `Clone`.
+/// A service that may have an instance waiting with a request, if requests wait at all: with the
+/// feature `quota`, a service that is `Clone`.
 pub trait Spare: Sized {
     /// Takes the instance, and leaves another.
     #[doc(hidden)]
@@ -82,7 +82,7 @@ where
                 if pass == Pass::CountedBefore {
                     stacked::mark_again(request.extensions_mut());
                 }
-                // Called at once, so that the instance that was polled ready gets the request.
+                // Called immediately, so that the instance that was polled ready gets the request.
                 State::Admitted { response: self.inner.call(request), timing: None }
             }
             Decision::Refused(by) => State::refuse(&self.layer, head, &by),
@@ -121,7 +121,6 @@ pin_project! {
     }
 }
 
-/// A request that waits for its quotas.
 struct Waiting<B, S, Q> {
     asked: AskingFor,
     /// The instance that was polled ready.
@@ -132,7 +131,6 @@ struct Waiting<B, S, Q> {
 }
 
 impl<F, B, S, Q> State<F, B, S, Request<Q>> {
-    /// Lets the service answer.
     fn admit(inner: &mut S, mut request: Request<Q>, recorder: Option<Recorder>) -> Self
     where
         S: Service<Request<Q>, Future = F>,
@@ -140,7 +138,7 @@ impl<F, B, S, Q> State<F, B, S, Request<Q>> {
         events::admitted(recorder);
         recorder.into_iter().for_each(|recorder| stacked::mark(request.extensions_mut(), recorder));
         let timing = recorder.map(Timing::start);
-        // Called at once, so that the instance that was polled ready gets the request.
+        // Called immediately, so that the instance that was polled ready gets the request.
         Self::Admitted { response: inner.call(request), timing }
     }
 

@@ -18,7 +18,7 @@ use crate::setup::SetupProblem;
 const MARKED_FIRST: u64 = 1_000;
 /// After those, one request of this many is marked.
 const MARKED_EVERY: u64 = 256;
-/// The most marks of one request. Beyond, the oldest are forgotten.
+/// Maximum number of marks of one request. Beyond, the oldest are forgotten.
 const MARKS_MAX: usize = 16;
 
 thread_local! {
@@ -30,8 +30,8 @@ thread_local! {
 #[derive(Clone)]
 struct Marks(Arc<Mark>);
 
-/// One decision, which stands for that of the next layer that would decide for the same bucket, but of one alone: a
-/// request with the extensions of another, such as a retry or one of a batch, is counted again.
+/// One decision, valid for the next layer of the same bucket, once: a request with the extensions
+/// of another, such as a retry or one request of a batch, is counted again.
 struct Mark {
     limiter: u64,
     bucket: u32,
@@ -46,7 +46,6 @@ pub(super) fn is_counted(request: Head<'_>, table: &Table, bucket: u32) -> bool 
     request.extensions.get::<Marks>().is_some_and(|marks| marks.meet(table, bucket))
 }
 
-/// Marks a request that is admitted, if it is due.
 #[inline]
 pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
     let seen = SEEN.try_with(|seen| seen.replace(seen.get().wrapping_add(1)));
@@ -56,7 +55,6 @@ pub(super) fn mark(extensions: &mut Extensions, recorder: Recorder) {
     }
 }
 
-/// Marks a request that was counted before, for the next layer.
 #[cold]
 pub(super) fn mark_again(extensions: &mut Extensions) {
     let used = extensions.get::<Marks>().and_then(|marks| {
@@ -80,7 +78,7 @@ impl Marks {
         std::iter::successors(Some(&*self.0), |mark| mark.before.as_deref())
     }
 
-    /// Uses the mark of a bucket. Raises a setup problem with the first one that is used.
+    /// Uses the mark of a bucket. Raises a setup problem with the first one.
     #[cold]
     fn meet(&self, table: &Table, bucket: u32) -> bool {
         let limiter = table.responses.limiter;
@@ -107,7 +105,6 @@ mod tests {
     use super::*;
     use crate::Limiter;
 
-    /// A limiter with the buckets `a` and `b`, which have the numbers 0 and 1.
     fn limiter() -> Limiter {
         let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
         let places = ["a", "b"].map(|bucket| limiter.bucket(bucket).unwrap().place.bucket);
@@ -115,7 +112,6 @@ mod tests {
         limiter
     }
 
-    /// Passes a request through one layer; returns true if it was counted.
     fn pass(request: &mut Request<()>, limiter: &Limiter, bucket: u32) -> bool {
         let counted_before = is_counted(Head::of(request), &limiter.table, bucket);
         match counted_before {
@@ -125,7 +121,6 @@ mod tests {
         !counted_before
     }
 
-    /// Returns the buckets that are raised as problems.
     fn raised(limiter: &Limiter) -> Vec<String> {
         let problems = limiter.setup_problems().into_iter().filter(|problem| problem.kind() == "layer_twice");
         problems.map(|problem| problem.subject().to_owned()).collect()

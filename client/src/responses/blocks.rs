@@ -11,7 +11,6 @@ use super::{Cohort, Ending};
 use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
 use crate::hot::thread_counters::slots;
 
-/// The HTTP statuses with a counter of their own.
 pub(super) const STATUSES: Range<u16> = 100..600;
 /// The lowest status that counts as a failure of the service.
 const FIRST_FAILURE: u16 = 500;
@@ -45,7 +44,6 @@ pub(super) struct Blocks {
     thread_slots: usize,
 }
 
-/// The counters of one thread in one cohort.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
     words: &'a [AtomicU64],
@@ -59,7 +57,6 @@ impl Blocks {
         Self { words: zeroed(words), thread_slots }
     }
 
-    /// Returns the block that the current thread writes to.
     #[inline]
     pub(super) fn of_current_thread(&self, cohort: Cohort) -> Block<'_> {
         let slot = slots::current(self.thread_slots);
@@ -72,25 +69,23 @@ impl Blocks {
         self.words.get(from..from + WORDS).unwrap_or_default()
     }
 
-    /// Sums a word of all blocks of some cohorts.
     fn sum(&self, cohorts: &[Cohort], word: usize) -> u64 {
         let words = self.of_all_threads(cohorts).filter_map(|words| words.get(word));
         words.map(|word| word.load(Ordering::Relaxed)).sum()
     }
 
-    /// The blocks of cohorts that may have been written to.
     fn of_all_threads(&self, cohorts: &[Cohort]) -> impl Iterator<Item = &[AtomicU64]> {
         let used = slots::high_watermark().min(self.thread_slots);
         let slots = move || (0..used).chain([self.thread_slots]);
         cohorts.iter().flat_map(move |cohort| slots().map(|slot| self.words(slot, *cohort)))
     }
 
-    /// Returns the number of responses with an ending.
     pub(super) fn total(&self, cohorts: &[Cohort], ending: Ending) -> u64 {
         self.sum(cohorts, word_of(ending))
     }
 
-    /// Returns the number of responses that count as failures of the service. A refusal is none, whatever its status.
+    /// Returns the number of responses that count as failures of the service. A refusal is not one,
+    /// with any status.
     pub(super) fn failed(&self, cohorts: &[Cohort]) -> u64 {
         let server_errors = (FIRST_FAILURE..STATUSES.end).map(Ending::Status);
         let failures =
@@ -99,12 +94,10 @@ impl Blocks {
         all.saturating_sub(self.sum(cohorts, REFUSALS_LIKE_FAILURES))
     }
 
-    /// Returns the number of refusals in all cohorts.
     pub(super) fn refusals(&self) -> u64 {
         (0..Cohort::COUNT as u8).map(|bits| self.sum(&[Cohort::from_bits(bits)], REFUSALS)).sum()
     }
 
-    /// Returns the sum of all durations.
     pub(super) fn micros(&self, cohorts: &[Cohort]) -> u64 {
         self.sum(cohorts, MICROS)
     }
@@ -121,7 +114,6 @@ impl Blocks {
 }
 
 impl Block<'_> {
-    /// Counts a duration.
     #[inline]
     pub(super) fn add_duration(self, took: Duration) {
         let bin = usize::from(Bin::of(took).number());
@@ -130,13 +122,11 @@ impl Block<'_> {
         self.set(CHUNKS, 1 << (bin / CHUNK));
     }
 
-    /// Counts an ending.
     #[inline]
     pub(super) fn count(self, ending: Ending) {
         self.add(word_of(ending), 1);
     }
 
-    /// Counts a refusal.
     #[inline]
     pub(super) fn count_refusal(self, ending: Ending) {
         self.count(ending);
@@ -162,7 +152,6 @@ impl Block<'_> {
     }
 }
 
-/// The word that counts an ending.
 #[inline]
 fn word_of(ending: Ending) -> usize {
     match ending {
@@ -176,7 +165,6 @@ fn word_of(ending: Ending) -> usize {
     }
 }
 
-/// Returns true if an ending counts as a failure of the service, unless it is that of a refusal.
 fn is_failure(ending: Ending) -> bool {
     match ending {
         Ending::Status(status) => !(STATUSES.start..FIRST_FAILURE).contains(&status),

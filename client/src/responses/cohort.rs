@@ -2,12 +2,10 @@
 
 use plimsoll_core::report::Side;
 
-/// The cohort of an instance in a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cohort {
-    /// The side on which the instance is, or would be.
+    /// The actual or potential side of the instance.
     pub(crate) side: Side,
-    /// True while the bucket is in canary.
     pub(crate) in_canary: bool,
 }
 
@@ -23,16 +21,13 @@ pub(super) const LABELS: [(&str, &[Cohort]); 3] = [
 ];
 
 impl Cohort {
-    /// The number of cohorts.
     pub(super) const COUNT: usize = 4;
 
-    /// Returns the number of the cohort, below [`COUNT`](Self::COUNT).
     #[inline]
     pub(super) const fn to_bits(self) -> u8 {
         (self.in_canary as u8) << 1 | matches!(self.side, Side::Canary) as u8
     }
 
-    /// Returns the cohort of a number.
     #[inline]
     pub(super) const fn from_bits(bits: u8) -> Self {
         let side = if bits & 1 == 1 { Side::Canary } else { Side::Control };

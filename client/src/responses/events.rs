@@ -1,4 +1,5 @@
-//! The gate of events: refusals of a bucket are logged once in a while, with the number of those in between.
+//! The gate of events: refusals of a bucket are logged once in a while, with the number of refusals
+//! in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,7 +7,6 @@ use std::time::Duration;
 /// The least time between two events about one bucket: an overload of an hour leaves a log that can be read.
 const EVENT_EVERY: Duration = Duration::from_secs(10);
 
-/// The events about the refusals of one bucket.
 #[derive(Debug, Default)]
 pub(super) struct EventGate {
     /// The time of the next event in ns. Read with every refusal, written with every event.
@@ -26,7 +26,7 @@ impl EventGate {
             return None;
         }
         let next = now.saturating_add(EVENT_EVERY.as_nanos() as u64);
-        // Of the threads that refuse at once, one logs.
+        // Of the threads that refuse together, one logs.
         self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         let all = refusals()?;
         let logged = self.logged.swap(all, Ordering::Relaxed);

@@ -1,6 +1,5 @@
 //! The status codes of gRPC: their labels in metrics, and which of them are failures of the service.
 
-/// The labels of the codes 0 to 16.
 pub(super) const LABELS: [&str; 17] = [
     "grpc_ok",
     "grpc_cancelled",
@@ -21,7 +20,7 @@ pub(super) const LABELS: [&str; 17] = [
     "grpc_unauthenticated",
 ];
 
-/// The code UNKNOWN, which also stands for a missing, a malformed and an undefined code.
+/// The code UNKNOWN, also for missing, malformed and undefined codes.
 pub(crate) const GRPC_UNKNOWN: u8 = 2;
 
 /// The codes that count as failures of the service, like the HTTP statuses from 500: UNKNOWN,
@@ -29,7 +28,6 @@ pub(crate) const GRPC_UNKNOWN: u8 = 2;
 /// OpenTelemetry's conventions.
 pub(super) const FAILURES: [u8; 6] = [GRPC_UNKNOWN, 4, 12, 13, 14, 15];
 
-/// Returns the place of a code among [`LABELS`].
 #[inline]
 pub(super) const fn place(code: u8) -> usize {
     if (code as usize) < LABELS.len() { code as usize } else { GRPC_UNKNOWN as usize }

@@ -28,29 +28,23 @@ use blocks::{Block, Blocks, STATUSES};
 use events::EventGate;
 use grpc::LABELS;
 
-/// The upper bounds of the exported histogram's buckets, in milliseconds.
 const EDGES_MS: [u64; 15] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
 
-/// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// A response with this HTTP status.
     Status(u16),
     /// A gRPC response with this code, in its headers or trailers.
     Grpc(u8),
-    /// An error of the service, without a response.
     Error,
-    /// A response without an error, of which no more is known.
+    /// A response without an error. Nothing more is known of it.
     Success,
     /// The caller cancelled the request, or left before the end of a gRPC response.
     Aborted,
 }
 
-/// The responses of all buckets of a limiter.
 pub(crate) struct Responses {
     /// The number of the limiter in this process, for [`Recorder`]s.
     pub(crate) limiter: u64,
-    /// The number of threads with counters of their own.
     thread_slots: usize,
     buckets: Box<[OfBucket]>,
     /// The sides of keys, where a canary is divided by key.
@@ -68,23 +62,18 @@ struct OfBucket {
     blocks: OnceLock<Blocks>,
     /// The name, once the bucket is declared.
     name: OnceLock<Box<str>>,
-    /// True after a request passed two layers for the bucket.
     is_stacked: AtomicBool,
-    /// The gate of the events about refusals.
     events: EventGate,
 }
 
-/// The counters up to the last report.
 #[derive(Default)]
 pub(crate) struct Reported {
     bins: Vec<u64>,
     failed: u64,
 }
 
-/// The responses of a cohort so far.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Snapshot {
-    /// The number of responses by code.
     pub(crate) codes: Vec<(String, u64)>,
     pub(crate) durations: Durations,
 }
@@ -100,12 +89,10 @@ impl Responses {
         })
     }
 
-    /// Divides the cohorts of all buckets by key, of which there are at most `keys_max`.
     pub(crate) fn divide_by_key(&self, keys_max: usize) {
         self.key_sides.get_or_init(|| (0..keys_max).map(|_| AtomicBool::new(false)).collect());
     }
 
-    /// Sets the side of a key, where cohorts are divided by key.
     pub(crate) fn set_side(&self, key: u32, side: Side) {
         if let Some(is_canary) = self.key_sides.get().and_then(|sides| sides.get(key as usize)) {
             is_canary.store(side == Side::Canary, Ordering::Relaxed);
@@ -121,7 +108,6 @@ impl Responses {
         Some(if is_canary { Side::Canary } else { Side::Control })
     }
 
-    /// Sets the cohort of this instance in a bucket.
     pub(crate) fn set_cohort(&self, bucket: usize, cohort: Cohort) {
         if let Some(bucket) = self.buckets.get(bucket) {
             bucket.cohort.store(cohort.to_bits(), Ordering::Relaxed);
@@ -135,14 +121,12 @@ impl Responses {
         bucket.is_some_and(|bucket| !bucket.is_stacked.swap(true, Ordering::Relaxed))
     }
 
-    /// Keeps the name of a bucket, which is declared and so never has another one.
     pub(crate) fn set_name(&self, bucket: u32, name: &str) {
         if let Some(bucket) = self.buckets.get(bucket as usize) {
             bucket.name.get_or_init(|| name.into());
         }
     }
 
-    /// Returns the name of a declared bucket.
     pub(crate) fn name(&self, bucket: u32) -> Option<&str> {
         Some(self.buckets.get(bucket as usize)?.name.get()?)
     }
@@ -152,19 +136,16 @@ impl Responses {
         self.blocks(bucket);
     }
 
-    /// Returns the cohort of this instance in a bucket.
     #[inline]
     pub(crate) fn cohort(&self, bucket: usize) -> Cohort {
         let bucket = self.buckets.get(bucket);
         bucket.map_or_else(Cohort::default, |of| Cohort::from_bits(of.cohort.load(Ordering::Relaxed)))
     }
 
-    /// Returns the recorder of the response to one request of a bucket.
     pub(crate) fn recorder(&self, bucket: u32) -> Recorder {
         Recorder { limiter: self.limiter, bucket, cohort: self.cohort(bucket as usize) }
     }
 
-    /// Returns the recorder of the response to one request of a key.
     #[inline]
     pub(crate) fn recorder_of_key(&self, bucket: u32, key: u32) -> Recorder {
         let recorder = self.recorder(bucket);
@@ -191,7 +172,6 @@ impl Responses {
         Some(self.buckets.get(bucket)?.blocks.get_or_init(|| Blocks::new(self.thread_slots)))
     }
 
-    /// Returns the counters of a bucket that has any.
     fn used_blocks(&self, bucket: usize) -> Option<&Blocks> {
         self.buckets.get(bucket)?.blocks.get()
     }
@@ -212,7 +192,6 @@ impl Responses {
         (failed - std::mem::replace(&mut reported.failed, failed), latency)
     }
 
-    /// Returns the responses of a bucket by the label of their cohort, of those that have any.
     pub(crate) fn snapshots(&self, bucket: usize) -> Vec<(&'static str, Snapshot)> {
         let Some(blocks) = self.used_blocks(bucket) else { return Vec::new() };
         let all = cohort::LABELS.into_iter().map(|(label, cohorts)| (label, Snapshot::of(blocks, cohorts)));
@@ -239,7 +218,6 @@ impl Snapshot {
     }
 }
 
-/// Returns the durations of admitted requests.
 fn durations(blocks: &Blocks, cohorts: &[Cohort]) -> Durations {
     let mut edges = EDGES_MS.into_iter().map(Duration::from_millis).peekable();
     let (mut buckets, mut count) = (Vec::with_capacity(EDGES_MS.len()), 0);

@@ -26,18 +26,13 @@ struct Limiters {
     alive: BTreeMap<u64, Weak<Responses>>,
 }
 
-/// Records the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recorder {
-    /// The number of the limiter in this process.
     pub(crate) limiter: u64,
-    /// The number of the bucket in its limiter.
     pub(crate) bucket: u32,
-    /// The cohort in which the request was decided.
     pub(crate) cohort: Cohort,
 }
 
-/// Makes the responses of a limiter, and gives it a number.
 pub(super) fn register(make: impl FnOnce(u64) -> Responses) -> Arc<Responses> {
     let mut limiters = lock(&LIMITERS);
     limiters.created += 1;
@@ -66,13 +61,13 @@ impl Recorder {
         });
     }
 
-    /// Records an end alone, that of a body.
+    /// Records only an end, such as the end of a body.
     pub(crate) fn count(self, ending: Ending) {
         self.with_block(|block| block.count(ending));
     }
 
-    /// Records a refusal. Its duration is not recorded, because it does not measure the service; for the same reason it
-    /// is no failure, whatever its status.
+    /// Records a refusal. Its duration is not recorded, because it does not measure the service;
+    /// for the same reason it is no failure, with any status.
     pub(crate) fn refused(self, ending: Ending) {
         self.with_block(|block| block.count_refusal(ending));
     }
@@ -86,12 +81,10 @@ impl Recorder {
         });
     }
 
-    /// Calls `with` with the bucket's name.
     pub(crate) fn with_name(self, with: impl Fn(&str)) {
         self.with(|responses| with(responses.name(self.bucket).unwrap_or_default()));
     }
 
-    /// Returns true after a request passed two layers of the limiter for one bucket.
     #[inline]
     pub(crate) fn is_stacked(self) -> bool {
         let is_stacked = Cell::new(false);
@@ -103,8 +96,8 @@ impl Recorder {
         self.with(|responses| responses.block(self).into_iter().for_each(&record));
     }
 
-    /// Calls `record` with the limiter's responses, unless the limiter is gone. Takes a lock with the first
-    /// call of a thread only.
+    /// Calls `record` with the limiter's responses, unless the limiter was dropped. Takes a lock
+    /// with the first call of a thread only.
     fn with(self, record: impl Fn(&Responses)) {
         let is_it = |responses: &&Arc<Responses>| responses.limiter == self.limiter;
         let recorded = HELD.try_with(|held| {
@@ -123,7 +116,7 @@ impl Recorder {
     }
 }
 
-/// Moves a limiter to the front, in the place of the one that was not used for the longest time if it is new.
+/// Moves a limiter to the front. A new one takes the place of the least recently used one.
 #[cold]
 fn hold_first(held: &mut [Option<Arc<Responses>>; HELD_MAX], limiter: u64) {
     let is_it = |responses: &Arc<Responses>| responses.limiter == limiter;
@@ -149,7 +142,6 @@ mod tests {
         Responses::new(1, thread_slots)
     }
 
-    /// Returns the recorded responses and durations of bucket 0.
     fn recorded(responses: &Responses) -> (u64, u64) {
         let recorded = responses.snapshots(0).pop();
         recorded.map_or((0, 0), |(_, all)| (all.codes.iter().map(|code| code.1).sum(), all.durations.count))

@@ -7,7 +7,6 @@ const MS: Duration = Duration::from_millis(1);
 const CONTROL: Cohort = Cohort { side: Side::Control, in_canary: false };
 const OWN: Cohort = Cohort { side: Side::Canary, in_canary: true };
 
-/// Returns the responses outside of canary.
 fn snapshot(responses: &Responses, bucket: usize) -> Option<(Vec<(String, u64)>, Durations)> {
     let all = responses.snapshots(bucket).into_iter().find(|(label, _)| label.is_empty())?.1;
     Some((all.codes, all.durations))

@@ -6,11 +6,11 @@ use std::sync::{Mutex, MutexGuard};
 use super::SetupProblem;
 use crate::hot::sync::lock;
 
-/// The most problems of one kind that a limiter holds, and the most that it logs. Further ones are left out: a limiter
-/// with so many is wired wrongly in one way many times, and may be in another way as well.
+/// Maximum number of problems of one kind that a limiter holds, and that it logs. Further ones are
+/// left out: a limiter with so many is wired wrongly in one way many times, and may be in another
+/// way as well.
 pub(crate) const SETUP_PROBLEMS_MAX: usize = 64;
 
-/// The setup problems that hold now, and those that were logged. Raised off the request path.
 #[derive(Default)]
 pub(crate) struct SetupProblems {
     inner: Mutex<Inner>,
@@ -30,7 +30,6 @@ impl SetupProblems {
         self.hold(problem, None);
     }
 
-    /// Does the same as [`raise`](Self::raise), and logs the decisions that no aggregator has acknowledged.
     pub(crate) fn raise_unreported(&self, problem: SetupProblem, unreported: u64) {
         self.hold(problem, Some(unreported));
     }
@@ -54,7 +53,6 @@ impl SetupProblems {
         }
     }
 
-    /// Raises the problem of a kind and subject, or ends it.
     pub(crate) fn set(&self, kind: &'static str, subject: &str, problem: Option<SetupProblem>) {
         match problem {
             Some(problem) => self.raise(problem),
@@ -62,12 +60,10 @@ impl SetupProblems {
         }
     }
 
-    /// Ends the problem of a kind and subject.
     pub(crate) fn clear(&self, kind: &'static str, subject: &str) {
         self.inner().held.retain(|held| held.kind() != kind || held.subject() != subject);
     }
 
-    /// Returns the problems that hold now.
     pub(crate) fn list(&self) -> Vec<SetupProblem> {
         self.inner().held.clone()
     }

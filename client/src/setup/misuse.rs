@@ -1,5 +1,6 @@
-//! Misuses of the limiter that do not compile, beside the [setup problems](super::SetupProblem) of those that do. Each
-//! differs in one expression from an example in the documentation of the same item.
+//! Misuses of the limiter that do not compile. For others see the
+//! [setup problems](super::SetupProblem). Each differs in one expression from an example in the
+//! documentation of the same item.
 //!
 //! A verdict that is thrown away protects nothing:
 //! ```compile_fail
@@ -32,7 +33,7 @@
 //! # use plimsoll_client::Request;
 //! let request = Request::new("checkout", "acme").within(60);
 //! ```
-//! Several keys are requests, each with a cost of its own:
+//! Several keys are requests, each with its own cost:
 //! ```compile_fail
 //! # use plimsoll_client::Request;
 //! let request = Request::all(&[("by-workspace", "acme"), ("by-user", "jo")]);

@@ -1,7 +1,7 @@
 //! One setup problem: what is wrong, where, and what to do.
 
-/// A fault in the wiring of a limiter. The limiter decides all the same, so a fault would otherwise show only as
-/// protection that is missing.
+/// A fault in the wiring of a limiter. The limiter decides anyway, so a fault would otherwise show
+/// only as protection that is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupProblem {
@@ -90,7 +90,7 @@ pub enum SetupProblem {
     BucketsFull {
         /// The bucket without room.
         bucket: String,
-        /// The method of the builder whose limit was reached: `buckets_max` or `keys_max`.
+        /// The method of the builder that sets the reached limit: `buckets_max` or `keys_max`.
         setting: &'static str,
         /// That limit.
         max: usize,
@@ -98,11 +98,8 @@ pub enum SetupProblem {
 }
 
 impl SetupProblem {
-    /// The kind of [`UnknownBucket`](Self::UnknownBucket).
     pub(crate) const UNKNOWN_BUCKET: &str = "unknown_bucket";
-    /// The kind of [`QuotasWithoutStore`](Self::QuotasWithoutStore).
     pub(crate) const QUOTAS_WITHOUT_STORE: &str = "quotas_without_store";
-    /// The kind of [`SilentAggregator`](Self::SilentAggregator).
     pub(crate) const SILENT_AGGREGATOR: &str = "silent_aggregator";
 
     /// Returns the value of the metric label `problem`.

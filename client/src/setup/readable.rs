@@ -37,7 +37,6 @@ mod tests {
 
     use crate::{BucketError, BuildError, FeedError, Limiter};
 
-    /// Returns the text that Rust prints for a `main` that returns the error.
     fn printed<E: Error + 'static>(error: E) -> String {
         let returned: Box<dyn Error> = error.into();
         format!("Error: {returned:?}")

@@ -1,5 +1,5 @@
-//! The directives in force, and their way over restarts: what the next process restores, and whether it is
-//! saved yet.
+//! The current directives, and their way over restarts: what the next process restores, and whether
+//! it is saved yet.
 
 use std::collections::BTreeSet;
 
@@ -9,41 +9,33 @@ use plimsoll_core::names::Bucket;
 
 use crate::feed::cache::BUCKETS_MAX;
 
-/// The version of the state that can be saved: another one after any change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version {
-    /// The version of the directives in force.
+    /// The version of the current directives.
     directives: u64,
     pub(super) epoch: Option<Epoch>,
-    /// The version of the kill generations.
     kills: u64,
 }
 
-/// The directives that apply, from whichever aggregator they came.
 #[derive(Default)]
 pub(crate) struct DirectiveCache {
     board: Board,
-    /// The controller that leads, of all messages received.
     pub(super) leader: Option<Leader>,
-    /// True until the first directive of this process replaces those that an earlier one saved.
+    /// True until the first directive of this process replaces directives saved by an earlier one.
     pub(crate) is_restored: bool,
-    /// The state that was last saved.
     pub(crate) saved: Version,
 }
 
 impl DirectiveCache {
-    /// Returns the directive of a bucket; `None` before the first.
     pub(super) fn get(&self, bucket: &Bucket) -> Option<&Posted> {
         self.board.get(bucket)
     }
 
-    /// Applies a directive of this process's aggregators. Returns true if it changed anything.
     pub(super) fn apply(&mut self, directive: &BucketDirective) -> bool {
         self.is_restored = false;
         self.board.apply(directive)
     }
 
-    /// Checks that the controller of a message leads, if another one has the same epoch.
     pub(super) fn check_leader(&self, got: Option<Leader>) -> Result<(), StaleDirective> {
         match self.leader.zip(got) {
             Some((held, got)) if got < held && got.is_rival_of(held) => {
@@ -67,7 +59,6 @@ impl DirectiveCache {
         self.epoch().filter(|_| self.is_restored)
     }
 
-    /// Takes over the directives that an earlier process saved.
     pub(super) fn restore(&mut self, saved: Directives, kills: &Kills) {
         self.follow(saved.epoch.map(|epoch| Leader { epoch, instance: None }));
         for mut directive in saved.buckets {
@@ -78,7 +69,8 @@ impl DirectiveCache {
         self.saved = self.version(kills);
     }
 
-    /// Returns all that is to be saved. If there are too many buckets, those in `used_first` have precedence.
+    /// Returns all that is to be saved. If there are too many buckets, the buckets in `used_first`
+    /// have precedence.
     pub(super) fn snapshot(&self, used_first: &[Bucket], kills: &Kills) -> Directives {
         let is_used: BTreeSet<&Bucket> = used_first.iter().collect();
         let others = self.board.iter().map(|(bucket, _)| bucket).filter(|bucket| !is_used.contains(bucket));
@@ -93,12 +85,10 @@ impl DirectiveCache {
         }
     }
 
-    /// Returns the present version; `None` if it is saved already.
     pub(super) fn unsaved(&self, kills: &Kills) -> Option<Version> {
         Some(self.version(kills)).filter(|version| *version != self.saved)
     }
 
-    /// Returns the version of the kill generations; `None` if it is saved already.
     pub(super) fn unsaved_kills(&self, kills: &Kills) -> Option<u64> {
         Some(kills.version()).filter(|version| *version != self.saved.kills)
     }

@@ -8,7 +8,7 @@ use plimsoll_core::names::{Bucket, DEFAULT_TENANT, Name};
 use plimsoll_core::report::Side;
 use plimsoll_core::rollout::Cohort;
 
-/// The unit by which a canary's share is divided.
+/// The unit of a canary's share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CanaryBy {
@@ -21,16 +21,13 @@ pub enum CanaryBy {
     Key,
 }
 
-/// The unit of a bucket's canary on this instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
-    /// The whole instance is on this side.
     Whole(Side),
-    /// Each key is on a side of its own, by this cohort.
+    /// Each key has its own side, by this cohort.
     ByKey(Cohort),
 }
 
-/// The enforcement of one bucket: its mode, and its canary.
 #[derive(Clone, Copy)]
 pub(super) struct Stance<'a> {
     pub(super) mode: Mode,
@@ -38,12 +35,11 @@ pub(super) struct Stance<'a> {
     of: &'a Enforcement,
 }
 
-/// The kill switches that this instance knows, and its name, which decides on its side of a canary.
 pub(crate) struct Enforcement {
     name: Name,
     pub(super) canary_by: CanaryBy,
     pub(super) kills: Kills,
-    /// The kill switch of this process alone: it only observes.
+    /// The kill switch of this process: it only observes.
     pub(crate) observes: bool,
 }
 
@@ -52,24 +48,20 @@ impl Enforcement {
         Self { name, canary_by: CanaryBy::Instance, kills: Kills::default(), observes: false }
     }
 
-    /// Returns the mode that is left of a bucket's terms: shadow while killed.
     pub(super) fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
         if self.observes { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
 
-    /// Returns the mode of a bucket without terms, for a rate that the service itself has set.
     pub(super) fn mode_without_terms(&self, bucket: &Bucket) -> Mode {
         self.mode(bucket, &Terms { mode: Mode::Enforce, ..Terms::default() })
     }
 
-    /// Returns the enforcement of a bucket by its terms.
     pub(super) fn stance(&self, bucket: &Bucket, terms: &Terms) -> Stance<'_> {
         Stance { mode: self.mode(bucket, terms), cohort: terms.cohort, of: self }
     }
 }
 
 impl Stance<'_> {
-    /// Returns true if refusals of a tenant's requests are carried out on this instance.
     pub(super) fn enforces(&self, tenant: &str) -> bool {
         match self.mode {
             Mode::Shadow => false,
@@ -87,7 +79,6 @@ impl Stance<'_> {
         if is_member { Side::Canary } else { Side::Control }
     }
 
-    /// Returns the unit of the canary.
     pub(super) fn division(&self) -> Division {
         match self.of.canary_by {
             CanaryBy::Instance => Division::Whole(self.side(DEFAULT_TENANT)),
@@ -95,7 +86,6 @@ impl Stance<'_> {
         }
     }
 
-    /// Returns true while the keys of this instance differ in their enforcement.
     pub(super) fn is_divided(&self) -> bool {
         self.mode == Mode::Canary && self.of.canary_by == CanaryBy::Key
     }

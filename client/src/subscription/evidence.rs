@@ -10,26 +10,23 @@ use super::enforcement::Division;
 use crate::hot::table::{KeyPlace, Table};
 use crate::responses::{Reported, Snapshot};
 
-/// Both sides of a canary.
 const SIDES: [Side; 2] = [Side::Control, Side::Canary];
 
-/// Counts and responses that were not reported as evidence yet.
 #[derive(Default)]
 pub(super) struct EvidenceCollector {
     /// By the id of a bucket's default key: the decisions, by the side of their key.
     counts: Vec<BySide>,
     /// By bucket: its mode and the unit of its canary at the last collection.
     cohorts: Vec<Option<(Mode, Division)>>,
-    /// By bucket and side: the responses collected so far.
     responses: HashMap<(usize, Side), Reported>,
-    /// Where responses are observed elsewhere, by bucket and side: the responses beyond those of admitted requests.
+    /// If responses are observed elsewhere, by bucket and side: the responses that exceed the
+    /// admitted requests.
     pub(super) surplus: Option<HashMap<(usize, Side), u64>>,
 }
 
 /// Decisions by the side of their key; of an instance that is on one side as a whole, all on the control side.
 type BySide = [Counts; SIDES.len()];
 
-/// The responses of one bucket in one cohort, for metrics.
 #[derive(Clone)]
 pub(crate) struct BucketResponses {
     pub(crate) bucket: Bucket,
@@ -39,7 +36,6 @@ pub(crate) struct BucketResponses {
 }
 
 impl EvidenceCollector {
-    /// Adds the decisions on a key.
     #[inline]
     pub(super) fn add(&mut self, table: &Table, places: &[KeyPlace], key: u32, new: Counts) {
         let place = places.get(key as usize);
@@ -105,7 +101,6 @@ fn unobserved(counts: Counts, responses: u64, surplus: &mut u64) -> u64 {
     admitted.saturating_sub(observed)
 }
 
-/// Returns all responses that were watched, by bucket and cohort.
 pub(super) fn responses(table: &Table, buckets: &[Bucket]) -> Vec<BucketResponses> {
     let of = |(id, bucket): (usize, &Bucket)| {
         let bucket = bucket.clone();

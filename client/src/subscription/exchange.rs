@@ -22,7 +22,6 @@ const ESTABLISHED_MAX: usize = 10_000;
 // === Streams ===
 
 impl Subscription {
-    /// Replaces the list of aggregators, by name. Returns the ones that are new.
     pub(crate) fn list_endpoints(
         &mut self,
         now: MonoTime,
@@ -36,8 +35,6 @@ impl Subscription {
         new
     }
 
-    /// Removes the aggregators that are no longer listed and own nothing. Returns them, for their streams to
-    /// be ended.
     pub(crate) fn remove_unused_endpoints(&mut self) -> Vec<EndpointId> {
         self.routing.as_mut().map(|routing| routing.assignment.remove_unused()).unwrap_or_default()
     }
@@ -48,28 +45,24 @@ impl Subscription {
         self.sessions.remove(id);
     }
 
-    /// Begins a new stream to an aggregator.
     pub(crate) fn open_stream(&mut self, id: EndpointId) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.open();
         }
     }
 
-    /// Records that an aggregator has read all reports of its stream.
     pub(crate) fn on_read_by(&mut self, id: EndpointId) {
         if let Some(session) = self.sessions.get_mut(id) {
             session.on_read();
         }
     }
 
-    /// Records that the stream to an aggregator has ended.
     pub(crate) fn on_lost(&mut self, id: EndpointId, now: MonoTime) {
         if let Some(routing) = &mut self.routing {
             routing.assignment.liveness.on_lost(now, id);
         }
     }
 
-    /// Returns the interval at which an aggregator wants reports.
     pub(crate) fn report_interval_to(&self, id: EndpointId) -> Duration {
         self.sessions.get(id).map_or(REPORT_INTERVAL_DEFAULT, |session| session.report_interval)
     }
@@ -78,14 +71,12 @@ impl Subscription {
 // === Reports ===
 
 impl Subscription {
-    /// Returns true if an aggregator waits for a report before the interval is over.
     pub(crate) fn is_report_due_to(&self, id: EndpointId) -> bool {
         self.sessions
             .get(id)
             .is_some_and(|session| session.stream.sent_kills.is_report_due(&self.enforcement.kills))
     }
 
-    /// Returns the next report to an aggregator.
     pub(crate) fn report_to(&mut self, id: EndpointId, now: MonoTime) -> Report {
         self.sync_names();
         self.evict_idle_keys(now);
@@ -132,13 +123,12 @@ impl Subscription {
         report
     }
 
-    /// Returns true if an aggregator owns a bucket, as the only one owns all.
     fn owns(&self, id: EndpointId, bucket: usize) -> bool {
         self.routing.as_ref().is_none_or(|routing| routing.assignment.owner(bucket) == Some(id))
     }
 
-    /// Returns the buckets of an aggregator whose directed mode is carried out only in part, because of a kill that
-    /// the decision did not know.
+    /// Returns the buckets of an aggregator with a directed mode that is carried out only in part,
+    /// because of a kill that the decision did not know.
     fn unapplied(&self, id: EndpointId) -> BTreeSet<Bucket> {
         let is_unapplied = |(at, bucket): &(usize, &Bucket)| {
             let terms = self.directives.get(bucket).filter(|_| self.owns(id, *at)).map(Posted::terms);
@@ -150,15 +140,15 @@ impl Subscription {
 
     /// Returns true if the offered rates should be measured with a report.
     ///
-    /// The first measurement waits for a report with counts: before that the aggregator knows nothing of this
-    /// client's traffic, and a share of the rest would look like all of it. Two reports can follow each other
-    /// at once when a stream breaks or ends, and a rate over so little time is noise.
+    /// The first measurement waits for a report with counts: before that the aggregator knows
+    /// nothing of this client's traffic, and a share of the rest would look like all of it. Two
+    /// reports can follow each other immediately when a stream breaks or ends, and a rate over so
+    /// little time is noise.
     fn is_measurement_due(&self, now: MonoTime, interval: Duration) -> bool {
         let Some(at) = self.publisher.guards.measured else { return true };
         self.routing.is_none() && now.since(at) >= interval / 2
     }
 
-    /// Adds the evidence on the buckets that an aggregator owns to a report.
     fn report_evidence(&mut self, id: EndpointId, report: &mut Report) {
         let mut collected = Evidence::default();
         for (at, bucket) in self.buckets.iter().enumerate() {
@@ -177,7 +167,6 @@ impl Subscription {
 // === Directives ===
 
 impl Subscription {
-    /// Applies a message of an aggregator.
     pub(crate) fn apply(
         &mut self,
         id: EndpointId,
@@ -227,7 +216,6 @@ impl Subscription {
         accepted
     }
 
-    /// Applies the standings of names, if the aggregator is the owner of their buckets.
     fn apply_standings(&mut self, id: EndpointId, standings: &[(KeyId, Standing)]) {
         let Some(session) = self.sessions.get(id) else { return };
         let keys = session.keys_of(standings.iter().map(|(id, _)| *id));
@@ -242,8 +230,8 @@ impl Subscription {
         }
     }
 
-    /// Returns the names that are held as established, for an aggregator that owns their buckets and may have
-    /// restarted: those with the most requests.
+    /// Returns the names that are held as established, for an aggregator that owns their buckets
+    /// and may have restarted: the names with the most requests.
     fn established(&self, id: EndpointId) -> BTreeSet<Key> {
         let is_owned = |key: u32| self.owns(id, self.table.keys.owner_of(key) as usize);
         let keys = (0..self.registry.keys().len() as u32)
@@ -255,7 +243,6 @@ impl Subscription {
         most.map(|(_, key)| self.registry.keys()[key as usize].clone()).collect()
     }
 
-    /// Adds tokens that an aggregator grants, if that is the owner of the bucket.
     fn apply_grant(&mut self, id: EndpointId, bucket: &Bucket, tokens: Tokens) {
         let Some(at) = self.buckets.iter().position(|known| known == bucket) else { return };
         if self.owns(id, at) {
@@ -283,7 +270,6 @@ impl Subscription {
         (is_owner && self.apply_of_owner(bucket, epoch, directive)).then_some(bucket)
     }
 
-    /// Applies all that the owner of a bucket has directed for it before it became the owner.
     pub(super) fn apply_received(&mut self, bucket: usize) {
         let owner = self.routing.as_ref().and_then(|routing| routing.assignment.owner(bucket));
         let Some(session) = owner.and_then(|owner| self.sessions.get(owner)) else { return };
@@ -293,12 +279,12 @@ impl Subscription {
         }
     }
 
-    /// Applies a directive of a bucket's owner, unless one of a later epoch is in force. Returns true if it
-    /// changed anything.
+    /// Applies a directive of a bucket's owner, unless the current one has a later epoch. Returns
+    /// true if it changed anything.
     ///
-    /// Ratios, guards and the pool are left out while the bucket's counts are on their way from another
-    /// aggregator: the owner does not know yet what they should be. A bucket without any directive takes
-    /// them all the same.
+    /// Ratios, guards and the pool are left out while the bucket's counts are on their way from
+    /// another aggregator: the owner does not know yet what they should be. A bucket without any
+    /// directive takes them anyway.
     fn apply_of_owner(
         &mut self,
         bucket: usize,

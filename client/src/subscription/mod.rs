@@ -1,10 +1,11 @@
-//! The subscription: the child side of a limiter. It reports counts to the aggregators and publishes their
-//! directives to the request path. Pure: the feed carries its messages and calls it every 10 ms.
+//! The subscription: the child side of a limiter. It reports counts to the aggregators and
+//! publishes their directives to the request path. Pure: the feed carries its messages and calls it
+//! every 10 ms.
 //!
-//! Each concern is a type of its own, and the subscription sequences them:
+//! Each concern is its own type, and the subscription sequences them:
 //! * [`Sessions`]: one conversation per aggregator, with what was reported and received on it.
 //! * [`Routing`]: with several aggregators, which of them owns which bucket.
-//! * [`DirectiveCache`]: the directives in force, and what of them is saved for the next process.
+//! * [`DirectiveCache`]: the current directives, and the part that is saved for the next process.
 //! * [`Enforcement`]: kill switches, and whether refusals are carried out here.
 //! * [`Publisher`]: directive words and guards for the request path.
 //! * [`Refusals`]: refusals per bucket and reason, for metrics.
@@ -59,7 +60,6 @@ use sessions::{ONLY, REPORT_INTERVAL_DEFAULT, Sessions};
 pub struct Subscription {
     identity: Identity,
     table: Arc<Table>,
-    /// The buckets of the table, by id.
     buckets: Vec<Bucket>,
     registry: KeyRegistry,
     sessions: Sessions,
@@ -72,9 +72,8 @@ pub struct Subscription {
     refusals: Refusals,
     /// By bucket: the requests decided before its policy was known; `None` while it is not.
     decided_before: Vec<Option<u64>>,
-    /// The number of messages and directives rejected because they were stale.
     pub(crate) rejected: u64,
-    /// Controllers that run at the epoch of the one that leads.
+    /// Other controllers at the epoch of the leader.
     pub(crate) other_controllers: OtherControllers,
 }
 
@@ -106,7 +105,7 @@ impl Subscription {
         }
     }
 
-    /// Prepares for several aggregators, none of which is known yet. A lost one keeps its buckets for
+    /// Prepares for several aggregators, which are listed later. A lost one keeps its buckets for
     /// `failover_delay`.
     pub(crate) fn use_several_aggregators(&mut self, failover_delay: Duration) {
         let mut routing = Routing::new(failover_delay);
@@ -115,7 +114,7 @@ impl Subscription {
         self.sessions = Sessions::default();
     }
 
-    /// Sets the unit by which a canary's share is divided, before the first directive.
+    /// Sets the unit of a canary's share, before the first directive.
     pub(crate) fn divide_canary(&mut self, by: CanaryBy) {
         self.enforcement.canary_by = by;
         if by == CanaryBy::Key {
@@ -135,7 +134,6 @@ impl Subscription {
         self.publish_all();
     }
 
-    /// Starts from the directives that an earlier process saved, before any aggregator has directed anything.
     pub(crate) fn restore(&mut self, saved: Directives) {
         self.enforcement.kills.merge(saved.kill, &saved.kills);
         self.directives.restore(saved, &self.enforcement.kills);
@@ -144,8 +142,8 @@ impl Subscription {
         self.publish_all();
     }
 
-    /// Sets the kill switch of this process alone, which holds against any directive. Returns true if it was
-    /// set differently before.
+    /// Sets the kill switch of this process, which holds against any directive. Returns true if it
+    /// changed.
     pub(crate) fn observe(&mut self, only: bool) -> bool {
         let has_changed = std::mem::replace(&mut self.enforcement.observes, only) != only;
         if has_changed {
@@ -162,8 +160,8 @@ impl Subscription {
     /// request path.
     pub fn on_tick(&mut self, now: MonoTime) {
         self.publisher.set_time(now);
-        // Directives may wait for names that the request path is about to use first, and in a canary that is divided by
-        // key each new one has a side of its own.
+        // Directives may wait for names that the request path is about to use first, and in a
+        // canary that is divided by key each new one has its own side.
         if self.directives.is_restored || !self.publisher.cold_rates.is_empty() || self.publisher.is_divided()
         {
             self.sync_names();
@@ -180,7 +178,6 @@ impl Subscription {
         self.check_assignment(now);
     }
 
-    /// Measures the offered rates, and adds up the refusals.
     fn measure(&mut self, now: MonoTime) {
         let (table, refusals) = (&self.table, &mut self.refusals);
         let on_counts = |place: &_, counts| refusals.add(table, place, counts);
@@ -188,14 +185,12 @@ impl Subscription {
         self.check_admissions(now);
     }
 
-    /// Adds up the refusals since the last measurement.
     fn add_refusals(&mut self) {
         for place in self.registry.places() {
             self.refusals.add(&self.table, place, self.table.counters.counts(place.key));
         }
     }
 
-    /// Moves the buckets that have to go to another aggregator.
     fn check_assignment(&mut self, now: MonoTime) {
         if !self.routing.as_mut().is_some_and(|routing| routing.take_check_turn(now)) {
             return;
@@ -225,7 +220,6 @@ impl Subscription {
         (0..self.buckets.len()).for_each(|id| self.publish(id));
     }
 
-    /// Publishes the directive of a bucket to the request path.
     fn publish(&mut self, id: usize) {
         // Nothing is measured before the first stream, so all refusals of a cold start may be new.
         if self.table.default_key(id as u32).is_some_and(|key| self.table.is_cold(key)) {
@@ -243,7 +237,6 @@ impl Subscription {
         self.publisher.publish(&self.table, published);
     }
 
-    /// Raises the problem of a bucket that no policy names, or ends it.
     fn raise_unlisted(&self, bucket: &Bucket, posted: Option<&Posted>) {
         let unlisted = posted.and_then(|posted| posted.terms().unlisted);
         let problem = unlisted.map(|unlisted| SetupProblem::UnknownBucket {
@@ -253,7 +246,6 @@ impl Subscription {
         self.table.problems.set(SetupProblem::UNKNOWN_BUCKET, bucket.as_str(), problem);
     }
 
-    /// Raises the problem of a bucket with quotas in a limiter without a store, or ends it.
     fn raise_quotas_without_store(&self, bucket: &Bucket, posted: Option<&Posted>) {
         let quotas = posted.and_then(|posted| posted.terms().quotas.as_ref());
         let quotas = quotas.filter(|quotas| !quotas.is_empty() && self.table.layered.store().is_none());
@@ -261,7 +253,6 @@ impl Subscription {
         self.table.problems.set(SetupProblem::QUOTAS_WITHOUT_STORE, bucket.as_str(), problem);
     }
 
-    /// Publishes the directive of a key that has just entered.
     fn publish_key(&mut self, id: u32) {
         let key = &self.registry.keys()[id as usize];
         if let Some(posted) = self.directives.get(&key.bucket) {
@@ -280,7 +271,6 @@ impl Subscription {
         all.map(|(key, id)| (key.clone(), self.registry.counts(&self.table, id))).collect()
     }
 
-    /// Returns the decisions that no aggregator has acknowledged.
     pub(crate) fn unreported(&mut self) -> u64 {
         self.sync_names();
         let decided =
@@ -288,15 +278,15 @@ impl Subscription {
         decided.sum::<u64>().saturating_sub(self.sessions.acknowledged())
     }
 
-    /// Returns the refusals of each bucket so far, in the order of [`Reason::ALL`].
     pub(crate) fn refusals(&mut self) -> Vec<(Bucket, [Refused; Reason::ALL.len()])> {
         self.sync_names();
         self.add_refusals();
         self.buckets.iter().cloned().zip((0..).map(|id| self.refusals.of(&self.table, id))).collect()
     }
 
-    /// Returns how long ago the controller last counted a report of this zone, the waits of all hops
-    /// included; `None` if it never did. Of several aggregators, the oldest among those that own a bucket.
+    /// Returns how long ago the controller last counted a report of this zone, the waits of all
+    /// hops included; `None` if it never did. Of several aggregators, the oldest among the owners
+    /// of buckets.
     pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.sessions.upstream_age(now, |id| {
             self.routing.as_ref().is_none_or(|routing| routing.assignment.owns_any(id))
@@ -316,17 +306,14 @@ impl Subscription {
         }
     }
 
-    /// Returns every bucket with its directive, `None` before the first.
     pub(crate) fn posted(&self) -> impl Iterator<Item = (&Bucket, Option<&Posted>)> {
         self.buckets.iter().map(|bucket| (bucket, self.directives.get(bucket)))
     }
 
-    /// Returns the responses that were watched so far.
     pub(crate) fn responses(&self) -> Vec<BucketResponses> {
         evidence::responses(&self.table, &self.buckets)
     }
 
-    /// Returns the owners of all buckets; `None` where the limiter has only one aggregator.
     pub(crate) fn assignment(&self) -> Option<&Assignment> {
         Some(&self.routing.as_ref()?.assignment)
     }
@@ -335,13 +322,11 @@ impl Subscription {
 // === Persistence ===
 
 impl Subscription {
-    /// Returns the state that is saved for the next process, and its version; `None` if it is saved already.
     pub(crate) fn unsaved(&self) -> Option<(Version, Directives)> {
         let version = self.directives.unsaved(&self.enforcement.kills)?;
         Some((version, self.directives.snapshot(&self.buckets, &self.enforcement.kills)))
     }
 
-    /// Returns the version of the kill generations; `None` if it is saved already.
     pub(crate) fn unsaved_kills(&self) -> Option<u64> {
         self.directives.unsaved_kills(&self.enforcement.kills)
     }

@@ -1,5 +1,5 @@
-//! The names of buckets and keys: those that the request path enters, keys that are evicted because they are idle, and
-//! buckets whose policy is not known yet.
+//! The names of buckets and keys: names that the request path enters, idle keys that are evicted,
+//! and buckets without a known policy.
 
 use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::MonoTime;
@@ -9,7 +9,6 @@ use super::{ONLY, Subscription};
 use crate::hot::interner::key_registry::Change;
 
 impl Subscription {
-    /// Takes over the names that the request path entered since the last call.
     pub(super) fn sync_names(&mut self) {
         // Taken before the buckets: the bucket of each of these keys was inserted before.
         let keys = self.table.keys.take_log();
@@ -45,7 +44,6 @@ impl Subscription {
         }
     }
 
-    /// Routes the counts of a new key to the aggregator that owns its bucket.
     fn add_key(&mut self, id: u32, handover: Handover) {
         let Some(routing) = &mut self.routing else { return };
         let name = &self.registry.keys()[id as usize];
@@ -57,11 +55,10 @@ impl Subscription {
         }
     }
 
-    /// Evicts keys without requests, so that others can have their ids.
     pub(super) fn evict_idle_keys(&mut self, now: MonoTime) {
         let capacity = self.table.keys.capacity();
         let is_crowded = capacity.free < capacity.ids / 2;
-        // A key with a directive of its own stays while there is room: the next directive would enter it
+        // A key with its own directive stays while there is room: the next directive would enter it
         // again.
         let stays = |id| !is_crowded && self.table.has_own_directive(id);
         let is_settled = |KeyId(id), counts| match &self.routing {
@@ -82,20 +79,17 @@ impl Subscription {
 // === The time before policies ===
 
 impl Subscription {
-    /// Returns true if every bucket has a directive.
     pub(crate) fn are_policies_known(&mut self) -> bool {
         self.sync_names();
         self.posted().all(|(_, posted)| posted.is_some())
     }
 
-    /// Returns the requests decided so far before the policy of their bucket was known.
     pub(crate) fn decided_before_policy(&mut self) -> u64 {
         self.sync_names();
         let known: u64 = self.decided_before.iter().flatten().sum();
         known + self.decided(|id| self.decided_before.get(id).is_none_or(Option::is_none))
     }
 
-    /// Notes that the policy of a bucket is known.
     pub(super) fn note_policy(&mut self, id: usize) {
         if self.decided_before.len() <= id {
             self.decided_before.resize(id + 1, None);
@@ -105,7 +99,6 @@ impl Subscription {
         }
     }
 
-    /// Returns the requests decided so far in some buckets. Linear in the keys.
     fn decided(&self, is_meant: impl Fn(usize) -> bool) -> u64 {
         let keys = (0..self.registry.keys().len() as u32)
             .filter(|key| is_meant(self.table.keys.owner_of(*key) as usize));

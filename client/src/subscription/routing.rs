@@ -11,13 +11,11 @@ use super::directive_cache::DirectiveCache;
 use super::sessions::Sessions;
 use crate::subscription::assignment::{Assignment, Change, EndpointId, SessionState};
 
-/// The interval at which the assignment is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The age of the controller's state above which an aggregator has lost contact with the controller. One in
 /// contact has a roll-up covered every half second, and reports that to its clients as often.
 const CONTROLLER_SILENT_AFTER: Duration = Duration::from_secs(3);
 
-/// The assignment of buckets, with the keys of each and the epoch of its directive.
 pub(super) struct Routing {
     pub(super) assignment: Assignment,
     /// By bucket id.
@@ -30,7 +28,6 @@ pub(super) struct Routing {
 #[derive(Default)]
 struct RoutedBucket {
     keys: Vec<u32>,
-    /// The epoch of the directive in force.
     epoch: Option<Epoch>,
 }
 
@@ -51,7 +48,6 @@ impl Routing {
         self.buckets.push(RoutedBucket::default());
     }
 
-    /// Adds a key to a bucket. Returns the aggregator that its counts go to.
     pub(super) fn add_key(&mut self, key: u32, bucket: usize) -> Option<EndpointId> {
         let at = key as usize;
         self.bucket_of.resize((at + 1).max(self.bucket_of.len()), bucket);
@@ -60,14 +56,12 @@ impl Routing {
         self.assignment.owner(bucket)
     }
 
-    /// Removes a key from its bucket. Linear in the keys of the bucket.
     pub(super) fn remove_key(&mut self, key: u32) {
         if let Some(bucket) = self.bucket(key) {
             self.buckets[bucket].keys.retain(|other| *other != key);
         }
     }
 
-    /// Returns true if the assignment has to be checked, and records that it is.
     pub(super) fn take_check_turn(&mut self, now: MonoTime) -> bool {
         let is_due = now.since(self.checked_at) >= CHECK_INTERVAL;
         if is_due {
@@ -76,7 +70,6 @@ impl Routing {
         is_due
     }
 
-    /// Checks which buckets have to move, and which ratios apply again.
     pub(super) fn check(
         &mut self,
         now: MonoTime,
@@ -88,7 +81,8 @@ impl Routing {
         self.assignment.on_tick(now, &view)
     }
 
-    /// Returns false for a directive of an older epoch than the one in force, and else takes over its epoch.
+    /// Returns false for a directive of an older epoch than the current one. Otherwise takes over
+    /// its epoch.
     pub(super) fn accept_epoch(&mut self, bucket: usize, epoch: Option<Epoch>) -> bool {
         let held = &mut self.buckets[bucket].epoch;
         let is_accepted = epoch >= *held;
@@ -100,17 +94,14 @@ impl Routing {
 // === Queries ===
 
 impl Routing {
-    /// Returns the aggregator that a key's counts go to.
     pub(super) fn owner_of_key(&self, key: u32) -> Option<EndpointId> {
         self.assignment.owner(self.bucket(key)?)
     }
 
-    /// Returns true if new counts of a key are held back until the earlier ones are confirmed.
     pub(super) fn is_draining(&self, key: u32) -> bool {
         self.bucket(key).is_some_and(|bucket| self.assignment.is_draining(bucket))
     }
 
-    /// The keys of a bucket.
     pub(super) fn keys(&self, bucket: usize) -> &[u32] {
         &self.buckets[bucket].keys
     }
@@ -121,7 +112,6 @@ impl Routing {
     }
 }
 
-/// The sessions as the assignment sees them.
 struct View<'a> {
     sessions: &'a Sessions,
     names: &'a [Bucket],

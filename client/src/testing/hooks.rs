@@ -14,9 +14,8 @@ const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The hooks of one table. Without a [`ControlPlane`](super::ControlPlane) they change nothing.
 #[derive(Default)]
 pub(crate) struct Hooks {
-    /// The state of the seeded sequence.
     seeded: OnceLock<AtomicU64>,
-    /// The directive of buckets without a rule of their own.
+    /// The directive of buckets without their own rule.
     fallback: Mutex<Option<DirectiveWord>>,
 }
 
@@ -26,18 +25,15 @@ impl Hooks {
         self.seeded.get_or_init(|| AtomicU64::new(mix(seed)));
     }
 
-    /// Sets the directive of buckets that are declared from now on.
     pub(super) fn set_fallback(&self, word: DirectiveWord) {
         *lock(&self.fallback) = Some(word);
     }
 
-    /// Returns the directive of a bucket that is being declared.
     pub(crate) fn fallback(&self) -> Option<DirectiveWord> {
         *lock(&self.fallback)
     }
 }
 
-/// The draws of one decision: of the table's seed, or of the current thread's generator if it has none.
 pub(crate) struct Draws<'a>(pub(crate) &'a Table);
 
 impl DrawSource for Draws<'_> {

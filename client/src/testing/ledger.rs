@@ -12,11 +12,9 @@ use tokio::sync::watch;
 use crate::hot::sync::lock;
 use crate::limiter::layered::{Asked, Exact, QuotaLeft, Store, Taking};
 
-/// The store of one control plane. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QuotaLedger {
     inner: Arc<Mutex<Inner>>,
-    /// True while answers are held back.
     is_held: Arc<watch::Sender<bool>>,
 }
 
@@ -37,22 +35,18 @@ struct Inner {
 type Id = (Name, Option<String>);
 
 impl QuotaLedger {
-    /// Moves the clock.
     pub(super) fn advance(&self, span: Duration) {
         self.inner().now += span;
     }
 
-    /// Lets the store fail, or answer again.
     pub(super) fn fail(&self, is_failing: bool) {
         self.inner().is_failing = is_failing;
     }
 
-    /// Holds answers back, or sends them.
     pub(super) fn hold(&self, is_held: bool) {
         self.is_held.send_replace(is_held);
     }
 
-    /// Returns the questions that the store was asked.
     pub(super) fn asked(&self) -> u64 {
         self.inner().asked
     }
@@ -82,8 +76,8 @@ impl Store for QuotaLedger {
         Some(QuotaLeft { quota: Arc::clone(quota), remaining: balance.tokens, reset })
     }
 
-    /// Answers at once for quotas with leases,
-    /// as if one were held. A request that does not wait follows the policies of other quotas.
+    /// Answers immediately for quotas with leases, as if one were held. A request that does not
+    /// wait follows the policies of other quotas.
     fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking {
         let has_leases = asked.iter().all(|of| of.quotas.iter().all(|quota| quota.lease() > 1));
         let exact = self.inner().take(asked, waits || has_leases);
@@ -143,7 +137,6 @@ impl Inner {
         Exact::Granted
     }
 
-    /// Decides by the policy of a quota, without an answer.
     fn allow(&mut self, now: u64, quota: &Quota, tenant: &str, cost: u64) -> bool {
         match quota.on_store_error {
             OnStoreError::Allow => true,

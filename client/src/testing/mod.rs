@@ -1,9 +1,9 @@
-//! Limiters for the tests of a service: they refuse what the test chooses, without an aggregator, a network or
-//! a clock. For the feature `testing`, in the `dev-dependencies` of a service.
+//! Limiters for the tests of a service: they refuse what the test chooses, without an aggregator, a
+//! network or a clock. For the feature `testing`, in the `dev-dependencies` of a service.
 //!
 //! A [`ControlPlane`] stands in for aggregator and controller. The service gets its
-//! [`limiter`](ControlPlane::limiter), which is the real one: decisions, middleware, counts and refusals are
-//! those of production. The test sets rules by bucket while the service runs.
+//! [`limiter`](ControlPlane::limiter), which is the real one: decisions, middleware, counts and
+//! refusals are the same as in production. The test sets rules by bucket while the service runs.
 //!
 //! # Refuse
 //!
@@ -42,10 +42,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The draws of one limiter form one sequence, and the seed determines it: the n-th decision that needs a draw
-//! gets the n-th draw, through [`Limiter`](crate::Limiter) and middleware, on whichever threads. A test that
-//! sends the same requests in the same order gets the same verdicts in each run. Concurrent requests take draws in
-//! the order in which they are decided.
+//! The draws of one limiter form one sequence, and the seed determines it: the n-th decision that
+//! needs a draw gets the n-th draw, through [`Limiter`](crate::Limiter) and middleware, on any
+//! threads. A test that sends the same requests in the same order gets the same verdicts in each
+//! run. Concurrent requests take draws in the order in which they are decided.
 //!
 //! # A limit under a virtual clock
 //!

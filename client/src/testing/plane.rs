@@ -21,9 +21,10 @@ use crate::limiter::{BUCKETS_MAX_DEFAULT, Limiter};
 /// The number of keys of a limiter for tests; further tenants share their bucket's default class.
 pub const KEYS_MAX: usize = 4_096;
 
-/// The control plane of a test: decides by rules that the test sets by bucket. See the [module](super).
+/// The control plane of a test: decides by the rules of the test for each bucket. See the
+/// [module](super).
 ///
-/// Clones share the rules. A limiter goes on with the rules that it has when its control plane is dropped.
+/// Clones share the rules. A limiter keeps its rules when its control plane is dropped.
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
     limiter: Limiter,
@@ -37,7 +38,7 @@ pub struct ControlPlane {
 pub struct Decisions {
     /// Requests that arrived.
     pub offered: u64,
-    /// Requests that were let through, those of `would_refuse` included.
+    /// Requests that were let through, including `would_refuse`.
     pub admitted: u64,
     /// Requests that were refused.
     pub refused: u64,
@@ -45,16 +46,13 @@ pub struct Decisions {
     pub would_refuse: u64,
 }
 
-/// The rules that are in force.
 #[derive(Debug, Default)]
 struct State {
     buckets: BTreeMap<u32, OfBucket>,
-    /// For all other buckets.
     fallback: Rule,
     is_killed: bool,
 }
 
-/// What the test has set for one bucket.
 #[derive(Debug, Default)]
 struct OfBucket {
     /// `None` for that of all others.
@@ -66,7 +64,7 @@ struct OfBucket {
 }
 
 impl ControlPlane {
-    /// Makes a limiter that admits everything, and whose draws follow `seed`.
+    /// Makes a limiter that admits everything. Its draws follow `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         // Without a thread's own counters all threads decide by one state of the coin.
@@ -85,12 +83,13 @@ impl ControlPlane {
     /// Refuses every request of a bucket, for this reason.
     ///
     /// # Errors
-    /// When the bucket's name is invalid, or the limiter has no room for it.
+    /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn refuse(&self, bucket: &str, reason: Reason) -> Result<(), RuleError> {
         self.set(bucket, Rule::Refuse(reason))
     }
 
-    /// Refuses every request of the buckets without a rule of their own, those of later declarations included.
+    /// Refuses every request of the buckets without their own rule, including buckets declared
+    /// later.
     pub fn refuse_all(&self, reason: Reason) {
         self.state().fallback = Rule::Refuse(reason);
         self.publish_all();
@@ -99,7 +98,7 @@ impl ControlPlane {
     /// Refuses a share of a bucket's requests, from 0 to 1, each by an independent draw.
     ///
     /// # Errors
-    /// When the share is not from 0 to 1, the bucket's name is invalid, or the limiter has no room for it.
+    /// If the share is not from 0 to 1, the bucket's name is invalid, or the limiter has no room for it.
     pub fn drop_share(&self, bucket: &str, share: f64) -> Result<(), RuleError> {
         let is_valid = (0.0..=1.0).contains(&share);
         // A cast from a float saturates.
@@ -109,11 +108,13 @@ impl ControlPlane {
         self.set(bucket, Rule::Drop(ratio))
     }
 
-    /// Limits a bucket to `rps` requests/s of the virtual clock, which [`advance`](Self::advance) moves. All tenants
-    /// share the limit. The requests of one second may come at once, at the start too.
+    /// Limits a bucket to `rps` requests/s of the virtual clock, which [`advance`](Self::advance)
+    /// moves. All tenants share the limit. The requests of one second may arrive together, at the
+    /// start too.
     ///
     /// # Errors
-    /// When the limit is negative or not finite, the bucket's name is invalid, or the limiter has no room for it.
+    /// If the limit is negative or not finite, the bucket's name is invalid, or the limiter has no
+    /// room for it.
     pub fn limit(&self, bucket: &str, rps: f64) -> Result<(), RuleError> {
         let rate = Rate::new(rps).map_err(|source| RuleError::Rate { bucket: bucket.to_owned(), source })?;
         self.set(bucket, Rule::Limit(rate))
@@ -122,15 +123,15 @@ impl ControlPlane {
     /// Admits every request of a bucket again.
     ///
     /// # Errors
-    /// When the bucket's name is invalid, or the limiter has no room for it.
+    /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn admit(&self, bucket: &str) -> Result<(), RuleError> {
         self.set(bucket, Rule::Admit)
     }
 
-    /// Puts a bucket into shadow mode, in which refusals are only counted, or back into force.
+    /// Puts a bucket into shadow mode, so that refusals are only counted, or back.
     ///
     /// # Errors
-    /// When the bucket's name is invalid, or the limiter has no room for it.
+    /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn shadow(&self, bucket: &str, is_shadowed: bool) -> Result<(), RuleError> {
         self.of(bucket, |of, _| of.is_shadowed = is_shadowed)
     }
@@ -140,7 +141,7 @@ impl ControlPlane {
     /// it they are asked to wait for 1 s to 3 s.
     ///
     /// # Errors
-    /// When the bucket's name is invalid, or the limiter has no room for it.
+    /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn retry_after(&self, bucket: &str, wait: Duration) -> Result<(), RuleError> {
         self.of(bucket, |of, _| of.wait = WaitClass::of(wait))
     }
@@ -164,7 +165,7 @@ impl ControlPlane {
     /// Returns the decisions on all requests of a bucket so far.
     ///
     /// # Errors
-    /// When the bucket's name is invalid, or the limiter has no room for it.
+    /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn counts(&self, bucket: &str) -> Result<Decisions, RuleError> {
         let bucket = self.limiter.bucket(bucket)?.place.bucket;
         let keys = &self.table().keys;
@@ -176,7 +177,7 @@ impl ControlPlane {
     /// Returns the decisions on the requests of one tenant of a bucket so far.
     ///
     /// # Errors
-    /// When the bucket's name is invalid, or the limiter has no room for it.
+    /// If the bucket's name is invalid, or the limiter has no room for it.
     pub fn tenant_counts(&self, bucket: &str, tenant: &str) -> Result<Decisions, RuleError> {
         let key = self.limiter.bucket(bucket)?.resolve(tenant).place.key;
         Ok(self.table().counters.counts(key).into())
@@ -190,7 +191,7 @@ impl ControlPlane {
     /// virtual clock, for the middleware and [`Limiter::check_async`].
     ///
     /// # Errors
-    /// When the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.
+    /// If the quota is out of range, the bucket's name is invalid, or the limiter has no room for it.
     pub fn quota(&self, bucket: &str, max: u64, every: Duration) -> Result<(), RuleError> {
         let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
         let invalid = |cause: String| RuleError::Quota { bucket: bucket.to_owned(), cause };
@@ -200,10 +201,12 @@ impl ControlPlane {
         self.quotas(bucket, vec![quota.map_err(|error| invalid(error.to_string()))?])
     }
 
-    /// Gives a bucket these exact quotas in place of others. Those with a lease are decided without waiting.
+    /// Gives a bucket these exact quotas in place of others. Quotas with a lease are decided
+    /// without waiting.
     ///
     /// # Errors
-    /// When the quotas cannot belong to one bucket, the bucket's name is invalid, or the limiter has no room for it.
+    /// If the quotas cannot belong to one bucket, the bucket's name is invalid, or the limiter has
+    /// no room for it.
     pub fn quotas(&self, bucket: &str, quotas: Vec<Quota>) -> Result<(), RuleError> {
         let quotas = BucketQuotas::new(quotas.into_iter().map(Arc::new).collect());
         let quotas = quotas
@@ -232,7 +235,7 @@ impl ControlPlane {
 
 impl ControlPlane {
     fn set(&self, bucket: &str, rule: Rule) -> Result<(), RuleError> {
-        // A guard has no tokens but those of a limit.
+        // A guard has only the tokens of a limit.
         let (rate, limit) = match rule {
             Rule::Limit(rate) => (rate, Limit::PerSecond(rate)),
             _ => (Rate::ZERO, Limit::Unknown),
@@ -245,7 +248,6 @@ impl ControlPlane {
         })
     }
 
-    /// Changes what is set for a bucket.
     fn of(&self, bucket: &str, set: impl FnOnce(&mut OfBucket, BucketPlace)) -> Result<(), RuleError> {
         let place = self.limiter.bucket(bucket)?.place;
         set(self.state().buckets.entry(place.bucket).or_default(), place);
@@ -253,7 +255,6 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Publishes the rules of all buckets that are declared, and that of later ones.
     fn publish_all(&self) {
         let (table, state) = (self.table(), self.state());
         table.hooks.set_fallback(state.word(None));
@@ -274,7 +275,6 @@ impl ControlPlane {
 }
 
 impl State {
-    /// Returns the directive of a bucket; `None` for buckets that are declared later.
     fn word(&self, bucket: Option<u32>) -> DirectiveWord {
         let none = OfBucket::default();
         let of = bucket.and_then(|bucket| self.buckets.get(&bucket)).unwrap_or(&none);

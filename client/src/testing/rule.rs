@@ -10,25 +10,21 @@ use crate::hot::table::Table;
 /// The depth of a limit: the requests of this many seconds.
 const DEPTH_S: f64 = 1.0;
 
-/// The decisions about the requests of one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Rule {
     #[default]
     Admit,
-    /// Refuses every request.
     Refuse(Reason),
-    /// Refuses a share of the requests.
     Drop(DropRatio),
     /// Admits this many requests/s of the virtual clock.
     Limit(Rate),
 }
 
 impl Rule {
-    /// Returns the directive of the rule.
     pub(super) fn word(self, is_enforced: bool, wait: WaitClass) -> DirectiveWord {
         let [none, all] = [DropRatio::NONE, DropRatio::ALL].map(DirectiveWord::new);
         let word = match self {
-            // No directive admits, whatever the mode is.
+            // The absence of a directive admits, in any mode.
             Self::Admit => return DirectiveWord::NOTHING,
             // A guard without tokens refuses everything.
             Self::Refuse(Reason::BurstGuard) | Self::Limit(_) => none.guarded(true),
@@ -43,10 +39,8 @@ impl Rule {
     }
 }
 
-/// A limit's tokens under the virtual clock.
 #[derive(Debug)]
 pub(super) struct VirtualLimit {
-    /// The id of the tokens in the table.
     key: u32,
     rate: Rate,
     tokens: Tokens,
@@ -56,7 +50,6 @@ pub(super) struct VirtualLimit {
 }
 
 impl VirtualLimit {
-    /// Starts full.
     pub(super) fn new(table: &Table, key: u32, rate: Rate) -> Self {
         let limit = Self { key, rate, tokens: depth(rate), used: table.counters.used(key), debt: 0 };
         table.fill(key, limit.tokens, depth(rate));

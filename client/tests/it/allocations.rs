@@ -47,7 +47,7 @@ fn check_refused(ratio: u32, refused: usize, how: &str) {
     assert!(expected.contains(&refused), "{refused} of {DECISIONS} refused at {ratio} {how}");
 }
 
-/// Decides in every way with new names, on a new thread, whose first decision is measured as well.
+/// Decides in every way with new names, on a new thread, including its first decision.
 fn every_way(limiter: Limiter, case: &'static str, check: impl Fn(usize, &str) + Send + 'static) {
     let decide = move || {
         let bucket = limiter.bucket("b").unwrap();
@@ -199,7 +199,6 @@ where
 /// The allocations of a mark: itself, and the map of extensions with its table and its entry.
 const MARK_ALLOCATIONS: u64 = 4;
 
-/// A service that responds without a body.
 #[derive(Clone)]
 struct Echo;
 

@@ -36,7 +36,6 @@ fn terms() -> Terms {
     Terms { limit, mode: Mode::Enforce, coin: Coin::Coherent, coherence: Some(COHERENCE), ..Terms::default() }
 }
 
-/// Makes a limiter with one bucket of this ratio.
 fn limiter(service: &str, refuses: DropRatio) -> Limiter {
     let identity = Identity {
         instance: InstanceId(1),
@@ -76,8 +75,6 @@ fn by_closure(service: &str, refuses: DropRatio) -> PlimsollLayer {
     PlimsollLayer::by(&limiter(service, refuses), move |_| Some(Asked::new(name, "default")))
 }
 
-/// Returns the number of requests that pass two services, of which the outer one drops 0.3 and the inner one
-/// 0.5.
 async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
     let served = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&served);

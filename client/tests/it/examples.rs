@@ -1,5 +1,5 @@
-//! The examples, run as their users run them: each starts as a process, refuses when its aggregator says so, and
-//! stops in good order.
+//! The examples, run as their users run them: each starts as a process, refuses when its aggregator
+//! directs it, and stops cleanly.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +21,6 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::parent::{ALL, Aggregator};
 
-/// A running example.
 struct Running {
     process: Child,
     output: Lines<BufReader<ChildStdout>>,
@@ -44,7 +43,6 @@ fn binary(name: &str) -> PathBuf {
 }
 
 impl Running {
-    /// Starts an example that is connected to `aggregator`, on a free port.
     fn start(name: &str, aggregator: &Aggregator) -> Self {
         let mut command = tokio::process::Command::new(binary(name));
         command.env("PLIMSOLL_AGGREGATOR", format!("http://{}", aggregator.address));
@@ -63,7 +61,6 @@ impl Running {
         line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}")).to_owned()
     }
 
-    /// Stops the example as Ctrl-C does, and returns its last line.
     async fn stop(mut self) -> String {
         let pid = self.process.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

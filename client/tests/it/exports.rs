@@ -16,7 +16,6 @@ use std::error::Error;
 
 /// A type can be a field of a service's struct, shared by its tasks.
 fn is_a_field<T: Send + Sync + 'static>() {}
-/// An error can be returned from `main` with `?`.
 fn is_an_error<E: Error + Send + Sync + 'static>() {}
 
 #[test]

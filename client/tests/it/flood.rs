@@ -16,7 +16,7 @@ use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::report::{Identity, InstanceId, Role};
 
 const UNKNOWN: u64 = 10_000_000;
-/// One request in this many comes from a hot tenant.
+/// One request in this many is from a hot tenant.
 const HOT_SHARE: u64 = 20;
 /// Reports are made every 100 ms: a million unknown tenants a second.
 const PER_REPORT: u64 = 100_000;
@@ -55,7 +55,6 @@ fn now(report: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(1_000 + 100 * report))
 }
 
-/// Sends a ratio for each hot tenant, and a ratio of 10 % for all others.
 fn direct(subscription: &mut Subscription) {
     let hot = HOT.iter().map(|percent| (hot_tenant(*percent), values(*percent)));
     let keys = hot.chain([("default".to_owned(), values(10))]);
@@ -74,7 +73,6 @@ fn direct(subscription: &mut Subscription) {
     subscription.on_directives(now(0), message).unwrap();
 }
 
-/// The requests of one tenant.
 #[derive(Clone, Copy, Debug, Default)]
 struct Requests {
     sent: u64,
@@ -88,7 +86,6 @@ impl Requests {
     }
 }
 
-/// Invents a name by its number.
 fn invent(number: u64, name: &mut [u8; 24]) -> &str {
     let mut mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in name.iter_mut().skip(4) {
@@ -111,7 +108,7 @@ fn flood_of_unknown_tenants_does_not_affect_frequent_ones() {
     let mut limiter = None;
     let made = measure(|| limiter = Some(Limiter::without_transport(identity(), KEYS_MAX, THREADS, 7)));
     let (limiter, mut subscription) = limiter.unwrap();
-    // Buckets, their headroom and the table itself take memory besides the keys.
+    // Buckets, their headroom and the table itself take memory in addition to the keys.
     let cap = KEYS_MAX as u64 * BYTES_PER_KEY + 2 * 1_024 * BYTES_PER_KEY + 4_096;
     assert!(made.bytes_current.unsigned_abs() <= cap, "{} of {cap} bytes", made.bytes_current);
 

@@ -32,7 +32,6 @@ const INSTRUCTIONS: [(&str, f64); 7] = [
 ];
 const TOLERANCE: f64 = 1.2;
 
-/// The child's task: a way to decide, and the number of decisions.
 const TASK: &str = "HOT_PATH_TASK";
 const TIMES: &str = "HOT_PATH_TIMES";
 /// Files that do not exist: the attempt to open one marks the begin and the end of decisions in a trace.
@@ -96,7 +95,6 @@ fn limiter() -> (Limiter, Subscription) {
 
 const BUCKETS: [&str; 3] = ["plain", "guarded", "coherent"];
 
-/// Makes `times` decisions in one way; returns the number of admitted ones.
 fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
     let name = BUCKETS.into_iter().find(|bucket| way.ends_with(bucket)).unwrap();
     let bucket = limiter.bucket(name).unwrap();
@@ -136,8 +134,6 @@ fn decide(limiter: &Limiter, way: &str, times: usize) -> usize {
     first + admitted
 }
 
-/// Exchanges messages and reopens streams during the decisions: directives of other ratios, reports,
-/// greetings.
 fn exchange_messages(mut subscription: Subscription, over: &AtomicBool) -> Subscription {
     let mut now = MonoTime::ZERO;
     let (mut epoch, mut seq) = (1, 1);

@@ -6,7 +6,6 @@ use plimsoll_core::directive::Epoch;
 
 use crate::parent::{ALL, Aggregator};
 
-/// Decisions of each of four threads.
 const EACH: u64 = 2_000;
 
 fn connected_to(aggregators: &[&Aggregator]) -> (Limiter, plimsoll_client::Feed) {
@@ -15,7 +14,6 @@ fn connected_to(aggregators: &[&Aggregator]) -> (Limiter, plimsoll_client::Feed)
     Limiter::builder("shop").aggregators(&addresses).build_detached().unwrap()
 }
 
-/// Decides on four threads.
 fn decide(limiter: &Limiter, bucket: &str) {
     std::thread::scope(|scope| {
         for thread in 0..4 {

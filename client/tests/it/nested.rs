@@ -11,7 +11,6 @@ use tower::ServiceExt;
 
 type Layer = PlimsollLayer;
 
-/// A place of the layer in an application whose orders are below `/api`.
 type Place = fn(Layer) -> Router;
 
 const INSIDE: Place = |layer| Router::new().nest("/api", orders().layer(layer));
@@ -53,7 +52,6 @@ impl App {
         Self { router: place(PlimsollLayer::new(rules)), keys }
     }
 
-    /// Sends a request; returns the bucket that counted it.
     async fn get(&self, uri: &str) -> Option<&'static str> {
         let offered = || self.keys.each_ref().map(|(_, key)| key.counts().offered);
         let before = offered();

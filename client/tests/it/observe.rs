@@ -18,7 +18,6 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// Fields of an event or a span, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fields(BTreeMap<String, String>);
 
@@ -34,9 +33,7 @@ impl Visit for Fields {
 
 #[derive(Clone, Default)]
 struct Kept {
-    /// The events with the target `plimsoll`.
     events: Arc<Mutex<Vec<Fields>>>,
-    /// By id, also of spans that are closed.
     spans: Arc<Mutex<Vec<Fields>>>,
     open: Arc<Mutex<BTreeMap<u64, usize>>>,
 }
@@ -65,7 +62,6 @@ impl<S: Subscriber> Layer<S> for Kept {
     }
 }
 
-/// Sends a request to each path through a layer in a span, and returns what a subscriber keeps.
 async fn send(plane: &ControlPlane, paths: &[&str]) -> Kept {
     let rules = [Rule::unlimited().exact("/health"), Rule::bucket("orders").exact("/orders")];
     let rules = Rules::new(&plane.limiter(), Tenant::default(), rules).unwrap();

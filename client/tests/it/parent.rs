@@ -20,7 +20,6 @@ use plimsoll_proto::transport::{self, Connections};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The timeout of a step, far above its usual time even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Room for two buckets of ten thousand tenants.
@@ -29,23 +28,19 @@ const KEYS_MAX: usize = 25_000;
 pub(crate) const HALF: u32 = DropRatio::ONE / 2;
 pub(crate) const ALL: u32 = DropRatio::ONE;
 
-/// A limiter and its parent.
 pub(crate) struct Fleet {
     pub(crate) limiter: Limiter,
     aggregator: Aggregator,
 }
 
-/// A scripted parent that listens until it is dropped.
 pub(crate) struct Aggregator {
     pub(crate) address: SocketAddr,
     parent: Shared<Scripted>,
     received: watch::Receiver<Received>,
-    /// Stops the limiters of the test, too.
     pub(crate) stop: CancellationToken,
     _stop: DropGuard,
 }
 
-/// The content of the reports so far.
 #[derive(Clone, Debug, Default)]
 struct Received {
     epoch: Option<Epoch>,
@@ -68,7 +63,6 @@ struct Stream {
 }
 
 impl Fleet {
-    /// Starts a limiter that has declared `buckets` and is connected to its parent.
     pub(crate) async fn start(buckets: &[&str]) -> Self {
         let aggregator = Aggregator::start(|service| service).await;
         let address = format!("http://{}", aggregator.address);
@@ -92,7 +86,6 @@ impl Deref for Fleet {
 }
 
 impl Aggregator {
-    /// Listens on a free port.
     pub(crate) async fn start(
         secure: impl FnOnce(ParentService<Scripted>) -> ParentService<Scripted>,
     ) -> Self {
@@ -117,7 +110,6 @@ impl Aggregator {
         Self { address, parent, received: receiver, _stop: stop.clone().drop_guard(), stop }
     }
 
-    /// Sends ratios, in units of [`ALL`] by tenant, and returns once the limiter has applied them.
     pub(crate) async fn direct(&self, bucket: &str, mode: Mode, ratios: &[(&'static str, u32)]) {
         let value = |(tenant, units): &(&'static str, u32)| {
             (*tenant, Values { ratio: Some(DropRatio::new(*units).unwrap()), ..Values::default() })
@@ -126,13 +118,11 @@ impl Aggregator {
         self.direct_values(bucket, Terms { mode, ..Terms::default() }, &values).await;
     }
 
-    /// Sends the directive of a bucket, with a limit of its own, and returns once the limiter has applied it.
     pub(crate) async fn direct_values(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) {
         let epoch = self.post(bucket, terms, values);
         self.applied(epoch).await;
     }
 
-    /// Sends the directive of a bucket to the limiters that are connected, now or later. Returns its epoch.
     pub(crate) fn post(&self, bucket: &str, terms: Terms, values: &[(&str, Values)]) -> Epoch {
         let directive = BucketDirective {
             bucket: Bucket::new(bucket).unwrap(),
@@ -155,18 +145,15 @@ impl Aggregator {
         epoch
     }
 
-    /// Returns once a limiter has applied the directives of an epoch.
     pub(crate) async fn applied(&self, epoch: Epoch) {
         self.until(|received| received.epoch >= Some(epoch)).await;
     }
 
-    /// Returns once the reported counts of a key equal `expected`.
     pub(crate) async fn counted(&self, bucket: &str, tenant: &str, expected: Counts) {
         let key = Key { bucket: Bucket::new(bucket).unwrap(), tenant: Tenant::new(tenant).unwrap() };
         self.until(|received| received.counts.get(&key).copied().unwrap_or_default() == expected).await;
     }
 
-    /// Returns the offered requests of all reported keys.
     pub(crate) fn offered(&self) -> u64 {
         self.received.borrow().counts.values().map(|counts| counts.offered).sum()
     }

@@ -83,7 +83,6 @@ const TARGETS: [(&str, &str); 62] = [
     ("/api/../api/cart", "/api/cart"),
 ];
 
-/// A router behind the layer, whose handlers respond with the name of their bucket.
 struct Shop {
     router: Router,
     keys: Vec<(&'static str, KeyHandle)>,
@@ -97,7 +96,6 @@ impl Shop {
         Self { router: routes.layer(PlimsollLayer::new(rules)), keys }
     }
 
-    /// Sends a request; returns the bucket of the handler that it reached, and the bucket that counted it.
     async fn get(&self, uri: &str) -> (Option<String>, Option<&'static str>) {
         let before = self.offered();
         let request = Request::get(uri.parse::<Uri>().unwrap()).body(Body::empty()).unwrap();
@@ -121,7 +119,6 @@ impl Shop {
     }
 }
 
-/// Routes of every kind.
 fn routes() -> Router {
     Router::new()
         .route("/", get(async || "root"))

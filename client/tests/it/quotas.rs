@@ -108,14 +108,13 @@ async fn request_waits_for_the_store_and_then_reaches_the_instance_that_was_read
     assert_eq!(served.load(Ordering::Relaxed), 2);
     let due = Decisions { offered: 3, admitted: 2, refused: 1, would_refuse: 0 };
     assert_eq!(plane.counts("api").unwrap(), due);
-    // Refused from memory: without the store, at once.
+    // Refused from memory: without the store, immediately.
     plane.hold_quota_store(true);
     let refused = service.ready().await.unwrap().call(to("/api/7", "acme")).await.unwrap();
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!((plane.quota_requests(), plane.counts("api").unwrap()), (3, due));
 }
 
-/// Polls once.
 fn poll<F: Future>(task: &mut Pin<Box<F>>) -> Poll<F::Output> {
     task.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()))
 }

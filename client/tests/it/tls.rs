@@ -17,7 +17,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::parent::{ALL, Aggregator};
 
-/// The timeout of a step, far above its usual time even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -29,7 +28,6 @@ fn service_of(zone: Zone, service: &str) -> PeerRole {
     PeerRole::Service { zone, service: Name::new(service).unwrap() }
 }
 
-/// An authority, the directories of its certificates, and an aggregator of the zone `default`.
 struct Zonal {
     authority: Authority,
     files: TempDir,
@@ -50,7 +48,6 @@ impl Zonal {
         Self { authority, files, aggregator }
     }
 
-    /// Writes the files of the service `shop`.
     fn certify(&self, validity: Validity) {
         self.authority.write(&self.directory(), service_of(zone("default"), "shop"), validity);
     }
@@ -68,7 +65,6 @@ impl Zonal {
         builder.certificates(self.directory())
     }
 
-    /// Starts a limiter with the bucket `api`.
     fn spawn(&self, builder: LimiterBuilder) -> Limiter {
         let (limiter, feed) = builder.build_detached().unwrap();
         limiter.bucket("api").unwrap();
@@ -76,7 +72,6 @@ impl Zonal {
         limiter
     }
 
-    /// Sends a drop ratio for all tenants of `api` to the limiters that are connected, now or later.
     fn post(&self, units: u32) -> Epoch {
         let ratio = DropRatio::new(units).unwrap();
         let values = Values { ratio: Some(ratio), ..Values::default() };
@@ -85,7 +80,6 @@ impl Zonal {
     }
 }
 
-/// Waits until the health is as wanted.
 async fn until(limiter: &Limiter, what: &str, wanted: impl Fn(&Health) -> bool) {
     let wait = async {
         while !wanted(&limiter.health()) {
@@ -105,7 +99,6 @@ fn admits(limiter: &Limiter) -> usize {
     (0..1_000).filter(|_| limiter.check(&plimsoll_client::Request::new("api", "acme")).is_admit()).count()
 }
 
-/// Returns the metrics page.
 fn page(limiter: &Limiter) -> String {
     let registry = Registry::new();
     registry.register(Box::new(Metrics::new(limiter))).unwrap();
@@ -215,7 +208,6 @@ async fn name_of_several_aggregators_is_reached_over_tls_if_there_are_certificat
     assert_eq!(plain.health().certificate, None);
 }
 
-/// Builds the limiter of the service `shop` in the zone `default` with the certificate in a directory.
 fn built(directory: &Path) -> BuildError {
     let builder = Limiter::builder("shop").aggregator("https://127.0.0.1:7410");
     builder.certificates(directory).build_detached().err().unwrap()

@@ -65,7 +65,7 @@ pub enum DecodeError {
         field: &'static str,
         /// The number of entries received.
         got: usize,
-        /// The most entries allowed.
+        /// Maximum number of entries.
         most: usize,
     },
     /// A key id that does not ascend within a report.

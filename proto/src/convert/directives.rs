@@ -149,7 +149,7 @@ impl DirectivesDecoder {
     /// Decodes one message. Returns the directives with their last part, `None` before.
     ///
     /// # Errors
-    /// When a value is out of range. Nothing of the message applies.
+    /// If a value is out of range. Nothing of the message applies.
     pub fn decode(&mut self, part: wire::Directives) -> Result<Option<Directives>, DecodeError> {
         let more = part.more;
         let mut part = decode_part(part)?;
@@ -235,7 +235,7 @@ fn decode_bucket(bucket: wire::BucketDirective) -> Result<BucketDirective, Decod
             percent: Percent::new(percent).ok_or(DecodeError::Percent(bucket.canary_milli_percent))?,
             salt: bucket.canary_salt,
         },
-        // The default stands in for an absent value and for one of a later version.
+        // The default replaces an absent value and a value of a later version.
         coin: match wire::Coin::try_from(bucket.coin) {
             Ok(wire::Coin::Coherent) => Coin::Coherent,
             _ => Coin::Dithered,

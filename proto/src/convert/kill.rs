@@ -17,7 +17,6 @@ pub(super) fn encode_kill(bucket: &Bucket, generation: KillGeneration) -> wire::
     wire::BucketKill { bucket: bucket.to_string(), generation: generation.0 }
 }
 
-/// Decodes generations by bucket.
 pub(super) fn decode_kills(
     kills: &[wire::BucketKill],
 ) -> Result<BTreeMap<Bucket, KillGeneration>, DecodeError> {
@@ -38,7 +37,6 @@ pub(super) fn encode_order(id: &OrderId, order: &KillOrder) -> wire::KillOrder {
     }
 }
 
-/// Decodes kill orders.
 pub(super) fn decode_orders(
     orders: Vec<wire::KillOrder>,
 ) -> Result<BTreeMap<OrderId, KillOrder>, DecodeError> {
@@ -63,7 +61,6 @@ pub(super) fn encode_claim(scope: &Scope, claim: &KillClaim) -> wire::KillClaim 
     }
 }
 
-/// Decodes kill claims.
 pub(super) fn decode_claims(claims: Vec<wire::KillClaim>) -> Result<BTreeMap<Scope, KillClaim>, DecodeError> {
     check_len("kill_claims", claims.len(), CLAIMS_MAX)?;
     let mut all: BTreeMap<Scope, KillClaim> = BTreeMap::new();
@@ -85,7 +82,6 @@ pub(super) fn encode_spread(zone: &Zone, spread: &Spread) -> wire::DrillLatencie
     wire::DrillLatencies { zone: zone.to_string(), missing: spread.missing, latencies_us, counts }
 }
 
-/// Decodes drill latencies by zone.
 pub(super) fn decode_spreads(zones: &[wire::DrillLatencies]) -> Result<BTreeMap<Zone, Spread>, DecodeError> {
     check_len("drill_latencies", zones.len(), SPREAD_ZONES_MAX)?;
     let mut all = BTreeMap::new();

@@ -42,7 +42,7 @@ pub(super) fn decode_quotas(quotas: &wire::Quotas) -> Result<BucketQuotas, Decod
 fn decode_quota(quota: &wire::Quota) -> Result<Quota, DecodeError> {
     let name = decode_name("quotas.name", &quota.name, Name::new)?;
     let rate = QuotaRate::new(quota.max, quota.refill, quota.every_ms)?;
-    // A quota whose tokens are shared in a way of a later version cannot be enforced.
+    // A quota with a way of sharing from a later version cannot be enforced.
     let key = match wire::QuotaKey::try_from(quota.key) {
         Ok(wire::QuotaKey::Tenant) => QuotaKey::Tenant,
         Ok(wire::QuotaKey::Global) => QuotaKey::Global,
@@ -50,7 +50,7 @@ fn decode_quota(quota: &wire::Quota) -> Result<Quota, DecodeError> {
             return Err(DecodeError::Enumeration { field: "quotas.key", value: quota.key });
         }
     };
-    // The default stands in for an absent value and for one of a later version.
+    // The default replaces an absent value and a value of a later version.
     let on_store_error = match wire::OnStoreError::try_from(quota.on_store_error) {
         Ok(wire::OnStoreError::Allow) => OnStoreError::Allow,
         Ok(wire::OnStoreError::Deny) => OnStoreError::Deny,

@@ -19,39 +19,32 @@ pub(super) fn encode_rate(rate: Rate) -> u64 {
     nearest.max(u64::from(rate > Rate::ZERO))
 }
 
-/// Decodes a rate from thousandths.
 pub(super) fn decode_rate(milli: u64) -> Result<Rate, DecodeError> {
     Ok(Rate::new(milli as f64 / 1e3)?)
 }
 
-/// Encodes an instance id as 16 bytes.
 pub(super) fn encode_instance(instance: InstanceId) -> Vec<u8> {
     instance.0.to_be_bytes().to_vec()
 }
 
-/// Decodes an instance id from 16 bytes.
 pub(super) fn decode_instance(bytes: &[u8]) -> Result<InstanceId, DecodeError> {
     let instance = bytes.try_into().map_err(|_| DecodeError::Instance(bytes.len()))?;
     Ok(InstanceId(u128::from_be_bytes(instance)))
 }
 
-/// Decodes an optional instance id.
 pub(super) fn decode_optional_instance(bytes: Option<Vec<u8>>) -> Result<Option<InstanceId>, DecodeError> {
     bytes.map(|bytes| decode_instance(&bytes)).transpose()
 }
 
-/// Encodes a controller.
 pub(super) fn encode_controller(controller: Leader) -> wire::Controller {
     wire::Controller { epoch: controller.epoch.0, instance: controller.instance.map(encode_instance) }
 }
 
-/// Decodes a controller.
 pub(super) fn decode_controller(controller: wire::Controller) -> Result<Leader, DecodeError> {
     let epoch = decode_epoch(Some(controller.epoch))?.unwrap_or_default();
     Ok(Leader { epoch, instance: decode_optional_instance(controller.instance)? })
 }
 
-/// Encodes a time in milliseconds.
 pub(super) fn encode_millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
@@ -64,7 +57,6 @@ pub(super) fn decode_epoch(epoch: Option<u64>) -> Result<Option<Epoch>, DecodeEr
     }
 }
 
-/// Decodes a name with the constructor of its type.
 pub(super) fn decode_name<N>(
     field: &'static str,
     text: &str,
@@ -78,7 +70,6 @@ pub(super) fn check_len(field: &'static str, got: usize, most: usize) -> Result<
     if got > most { Err(DecodeError::TooMany { field, got, most }) } else { Ok(()) }
 }
 
-/// Rejects a column of `got` numbers if its list has `expected` entries.
 pub(super) fn check_column(field: &'static str, got: usize, expected: usize) -> Result<(), DecodeError> {
     if got == expected { Ok(()) } else { Err(DecodeError::Columns { field, got, expected }) }
 }

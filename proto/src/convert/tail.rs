@@ -1,4 +1,5 @@
-//! Conversions of unlisted names: the demand of a zone's, the levels to which they are cut, and their standings.
+//! Conversions of unlisted names: their demand in a zone, the levels of their cuts, and their
+//! standings.
 
 use plimsoll_core::directive::{STANDINGS_MAX, TailCut};
 use plimsoll_core::law::tail::{Bin, Demand, Standing, Tail};
@@ -9,7 +10,8 @@ use super::DecodeError;
 use super::scalars::{check_column, check_len, decode_name, decode_rate, encode_rate};
 use crate::wire;
 
-/// The most tails in one report. Further ones are left out, and their buckets are divided by traffic alone.
+/// Maximum number of tails in one report. Further ones are left out, and their buckets are divided
+/// only by traffic.
 pub(super) const TAILS_MAX: usize = 4_096;
 
 pub(super) fn encode_tail(bucket: &Bucket, tail: &Tail) -> wire::Tail {

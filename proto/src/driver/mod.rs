@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tonic::Status;
 
-/// The name of the metadata in which an aggregator answers a new stream with its zone.
+/// The name of the metadata with the zone of an aggregator, in its answer to a new stream.
 pub(crate) const ZONE_METADATA: &str = "plimsoll-zone";
 
-/// The name of the metadata in which a parent that turns a stream away tells how many milliseconds the child
-/// should wait, as gRPC defines it.
+/// The name of the metadata with the milliseconds that a child should wait after a parent turns its
+/// stream away, as gRPC defines it.
 pub(crate) const RETRY_METADATA: &str = "grpc-retry-pushback-ms";
 /// The steps of a wait. A step that ends late because this process was starved counts as one step.
 const STEPS: u32 = 10;

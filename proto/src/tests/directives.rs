@@ -6,7 +6,6 @@ use plimsoll_core::law::tail::Standing;
 use super::quotas::any_quotas;
 use super::*;
 
-/// Encodes directives as messages.
 pub(super) fn bytes_of(directives: &Directives) -> Vec<Vec<u8>> {
     let each = encode_directives(directives.clone().into()).map(|part| {
         let mut bytes = Vec::new();
@@ -17,12 +16,11 @@ pub(super) fn bytes_of(directives: &Directives) -> Vec<Vec<u8>> {
     each.collect()
 }
 
-/// Returns the first message, decoded by prost alone.
+/// Returns the first message, decoded only by prost.
 fn first_part(directives: &Directives) -> wire::Directives {
     wire::Directives::decode(bytes_of(directives).remove(0).as_slice()).unwrap()
 }
 
-/// Asserts that directives survive the round trip, and returns the number of their parts.
 pub(super) fn check_directives(directives: &Directives) -> usize {
     let mut decoder = DirectivesDecoder::default();
     let parts = bytes_of(directives);
@@ -222,7 +220,6 @@ pub(super) fn any_directives() -> impl Strategy<Value = Directives> {
     )
 }
 
-/// Returns a directive with the longest names and the largest number in every field.
 pub(super) fn largest_directive(name: &str, tenants: usize) -> BucketDirective {
     let most = Some(largest_rate());
     let entitlement =

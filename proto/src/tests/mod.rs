@@ -40,15 +40,12 @@ use prost::Message;
 use super::*;
 
 const NAME: &str = "[A-Za-z0-9._:/@-]{1,128}";
-/// The latest time on the wire, in microseconds.
 const MICROS_MAX: u64 = u64::MAX / 1_000;
 
-/// Returns a name of the greatest length that ends in `number`.
 fn longest(number: usize) -> String {
     format!("{number:0>NAME_BYTES_MAX$}")
 }
 
-/// Returns the rate with the longest encoding.
 fn largest_rate() -> Rate {
     Rate::MAX
 }
@@ -65,7 +62,6 @@ fn any_tenant() -> impl Strategy<Value = Tenant> {
     NAME.prop_map(|name| Tenant::new(&name).unwrap())
 }
 
-/// Generates rates that the wire carries exactly.
 fn any_rate() -> impl Strategy<Value = Rate> {
     prop_oneof![0..10u64, 0..=1_000_000_000_000_000u64]
         .prop_map(|milli| Rate::new(milli as f64 / 1e3).unwrap())

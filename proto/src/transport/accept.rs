@@ -1,5 +1,5 @@
-//! Accepts connections of one port. Connections whose peer has not sent a greeting are bounded in number, in all and
-//! for each source, and a lack of descriptors is counted and waited for.
+//! Accepts connections of one port. Connections without a greeting are bounded in number, in all
+//! and for each source. A lack of descriptors is counted, and the port waits for its end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Debug, Display};
@@ -19,15 +19,14 @@ use crate::shared::Shared;
 
 /// Connections accepted without a pause, unless a rate is given.
 const ACCEPT_BURST: usize = 16;
-/// The pause between bursts.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 /// The pause after a failure: descriptors or memory ran out.
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// The time that a connection has to greet before it gives its place to a new one.
 const GREETING_MAX: Duration = Duration::from_secs(1);
-/// The same while descriptors are short: each place is one of few, and many may wait for it.
+/// The limit while descriptors are short: each place is one of few, and many may wait for it.
 const SHORT_GREETING_MAX: Duration = Duration::from_millis(250);
-/// The interval at which refused connections, and a lack of descriptors, are logged.
+/// The interval of log lines about refused connections, and about a lack of descriptors.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The default bound on connections without a greeting.
 pub const PENDING_MAX_DEFAULT: usize = 2_048;
@@ -40,9 +39,9 @@ pub struct Connections {
 
 #[derive(Debug)]
 struct Inner {
-    /// The most pending connections; one source has half of them at most.
+    /// Maximum number of pending connections; one source has half of them at most.
     pending_max: usize,
-    /// The most connections that are open.
+    /// Maximum number of open connections.
     open_max: usize,
     /// A source with few pending connections takes the places of one with many.
     is_fair: bool,
@@ -60,7 +59,6 @@ struct State {
     failed_handshakes: FailedHandshakes,
     refused_logged: Option<Instant>,
     failure_logged: Option<Instant>,
-    /// A failure was logged since the last connection.
     has_logged_failure: bool,
 }
 
@@ -76,9 +74,9 @@ struct Pending {
 pub struct Counts {
     /// Connections that are pending now: their peer has not sent a greeting.
     pub pending: usize,
-    /// Connections closed when they came, because too many were pending.
+    /// Connections closed on arrival, because too many were pending.
     pub refused: u64,
-    /// Connections closed because no greeting came in time.
+    /// Connections closed because no greeting arrived in time.
     pub timed_out: u64,
     /// Attempts to accept a connection that failed.
     pub failures: u64,
@@ -100,20 +98,19 @@ pub struct Place {
 pub struct Acceptor {
     listener: TcpListener,
     pub(super) connections: Connections,
-    /// The rate of a port whose connections carry streams.
+    /// The rate of new connections, for a port that carries streams.
     admission: Option<Shared<Admission>>,
-    /// Connections left until the next pause.
     left: usize,
-    /// The end of the last pause.
     paused: Instant,
 }
 
 // === impl Connections ===
 
 impl Connections {
-    /// Allows `pending_max` pending connections in all, half of them from one source, and `open_max` connections
-    /// with those whose peer has greeted. Further ones wait in the accept queue. One that was silent for a second gives
-    /// its place to a new one ([`Place::closed`]).
+    /// Allows `pending_max` pending connections in all, half of them from one source, and
+    /// `open_max` connections in all, with or without a greeting. Further ones wait in the accept
+    /// queue. A connection that was silent for a second gives its place to a new one
+    /// ([`Place::closed`]).
     pub fn new(pending_max: usize, open_max: usize) -> Self {
         Self::from(Inner { pending_max, open_max, is_fair: false, state: Mutex::default() })
     }
@@ -140,7 +137,7 @@ impl Connections {
         self.state().failed_handshakes.counts()
     }
 
-    /// Counts a connection that was closed because no greeting came in time.
+    /// Counts a connection that was closed because no greeting arrived in time.
     pub(super) fn on_timeout(&self) {
         self.state().counts.timed_out += 1;
     }
@@ -149,13 +146,12 @@ impl Connections {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Closes the oldest connection, of one source or of any, that was silent for so long. Returns true if there was one.
-    /// Not on a fair port, whose connections never settle.
+    /// Closes the oldest connection, of one source or of any, that was silent for so long. Returns
+    /// true if there was one. Not on a fair port: its connections never settle.
     fn close_silent(&self, state: &mut State, of: Option<Source>, silent_min: Duration) -> bool {
         !self.inner.is_fair && state.close_oldest(of, silent_min)
     }
 
-    /// Takes a place for a new connection, if there is one.
     fn place(&self, peer: IpAddr) -> Option<Place> {
         let mut state = self.state();
         state.on_accepted();
@@ -179,7 +175,6 @@ impl Connections {
         None
     }
 
-    /// Returns true if a silent connection made room for a new one.
     fn make_room(&self) -> bool {
         self.close_silent(&mut self.state(), None, SHORT_GREETING_MAX)
     }
@@ -220,7 +215,7 @@ impl Default for Connections {
 // === impl State ===
 
 impl State {
-    /// Begins the time in which a connection is pending.
+    /// Starts the pending time of a connection.
     fn pend(&mut self, source: Source) -> (u64, CancellationToken) {
         let (number, closed) = (self.next, CancellationToken::new());
         self.next += 1;
@@ -230,7 +225,7 @@ impl State {
         (number, closed)
     }
 
-    /// Ends the time in which a connection is pending, unless it has ended.
+    /// Ends the pending time of a connection, unless it has ended.
     fn on_settled(&mut self, number: u64) -> Option<CancellationToken> {
         let Pending { source, closed, .. } = self.pending.remove(&number)?;
         self.counts.pending -= 1;
@@ -273,12 +268,11 @@ impl State {
 // === impl Place ===
 
 impl Place {
-    /// The source of the connection.
     pub(super) const fn source(&self) -> Source {
         self.source
     }
 
-    /// Notes that the peer has greeted: the connection is open and no longer pending.
+    /// Notes that the peer has greeted: the connection is open and not pending anymore.
     pub(super) fn settle(&mut self) {
         self.connections.state().on_settled(self.number);
     }
@@ -304,7 +298,7 @@ impl Acceptor {
         Self { listener, connections, admission: None, left: ACCEPT_BURST, paused: Instant::now() }
     }
 
-    /// Accepts without pauses, for a port whose peers may open a connection for each request.
+    /// Accepts without pauses, for a port with a connection for each request.
     pub fn without_pauses(self) -> Self {
         Self { left: usize::MAX, ..self }
     }
@@ -314,7 +308,6 @@ impl Acceptor {
         Self { admission: Some(admission), ..self }
     }
 
-    /// Leaves the processor to open streams, and returns the number of connections to accept after that.
     async fn pause(&mut self) -> usize {
         let began = Instant::now();
         sleep(ACCEPT_PAUSE).await;
@@ -358,7 +351,6 @@ impl Acceptor {
     }
 }
 
-/// Returns true if something was not logged lately, and notes that it is now.
 fn is_due(logged: &mut Option<Instant>) -> bool {
     let is_due = logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
     if is_due {
@@ -426,7 +418,7 @@ mod tests {
         assert_eq!(connections.counts().pending, 4);
     }
 
-    /// The case of a process with few descriptors whose connections are all silent.
+    /// A process with few descriptors and only silent connections.
     #[tokio::test(start_paused = true)]
     async fn silent_connection_makes_room_without_descriptors() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

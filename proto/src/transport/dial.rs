@@ -74,7 +74,7 @@ pub struct Dial {
     pub(crate) mutual: Option<Mutual>,
 }
 
-/// The certificates of a child, and the name by which it keeps its sessions with the parent.
+/// The certificates of a child, and the name of its sessions with the parent.
 #[cfg(feature = "tls")]
 #[derive(Clone, Debug)]
 pub(crate) struct Mutual {
@@ -113,7 +113,7 @@ impl Dial {
         }
     }
 
-    /// The host and the port in lower case, by which processes agree on the home of a bucket.
+    /// The host and the port in lower case. Processes compute the home of a bucket from it.
     pub fn authority(&self) -> String {
         self.endpoint
             .uri()

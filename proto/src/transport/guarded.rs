@@ -22,19 +22,20 @@ use super::accept::{Connections, Place};
 use super::handshakes::NOT_PLAINTEXT;
 use super::socket::{Certified, PortSecurity, Socket};
 
-/// The longest time that a connection lasts without a stream that has greeted, while its peer sends nothing.
+/// Maximum time that a connection lasts without a stream that has greeted, while its peer sends
+/// nothing.
 const SILENT_MAX: Duration = Duration::from_secs(30);
-/// The longest time that it lasts whatever its peer sends. A busy process may be late to read it.
+/// Maximum time that it lasts, even if its peer sends bytes. A busy process may be late to read
+/// them.
 const UNGREETED_MAX: Duration = Duration::from_secs(120);
 
 /// The first byte of a TLS connection. No connection of HTTP/2 begins with it.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// A connection with deadlines, which hold for its handshake, too.
 pub(super) struct Guarded {
     socket: Socket,
     peer: IpAddr,
-    /// Nothing was read yet.
+    /// No byte was read yet.
     is_new: bool,
     guard: ConnectionGuard,
     connections: Connections,
@@ -52,9 +53,7 @@ pub(crate) struct ConnectionGuard {
 #[derive(Debug)]
 struct Greetings {
     place: Place,
-    /// Streams that have greeted.
     streams: usize,
-    /// The time since which there is none.
     none_since: Instant,
     budget: ConnectionBudget,
     /// The certificates of both ends; `None` in plaintext.
@@ -91,12 +90,10 @@ impl ConnectionGuard {
         Greeted { guard: self }
     }
 
-    /// The source of the connection.
     pub(crate) fn source(&self) -> Source {
         self.greetings().place.source()
     }
 
-    /// The certificates of both ends; `None` in plaintext.
     pub(crate) fn certified(&self) -> Option<Certified> {
         self.greetings().certified.clone()
     }
@@ -106,7 +103,6 @@ impl ConnectionGuard {
         self.greetings().budget.take(now)
     }
 
-    /// Returns the time since which no stream has greeted, unless one has.
     fn none_since(&self) -> Option<Instant> {
         let greetings = self.greetings();
         (greetings.streams == 0).then_some(greetings.none_since)
@@ -178,7 +174,7 @@ impl Guarded {
         }
     }
 
-    /// Fails if the first bytes are those of TLS, which a plaintext port does not take.
+    /// Fails if the first bytes are a TLS handshake, which a plaintext port does not take.
     fn check_first(&mut self, bytes: &[u8]) -> io::Result<()> {
         let is_first = std::mem::replace(&mut self.is_new, false);
         if is_first && self.socket.is_plain() && bytes.first() == Some(&TLS_HANDSHAKE) {
@@ -190,7 +186,6 @@ impl Guarded {
         Ok(())
     }
 
-    /// Fails once there has been no greeting for `longest`.
     fn check(&self, longest: Duration) -> io::Result<()> {
         if self.guard.none_since().is_some_and(|since| since.elapsed() >= longest) {
             return Err(self.too_late());
@@ -242,7 +237,7 @@ impl AsyncWrite for Guarded {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Without a handshake there is nothing to say; the connection is dropped.
+        // Without a handshake the connection is dropped without an answer.
         self.socket.open().map_or(Poll::Ready(Ok(())), |stream| stream.poll_shutdown(context))
     }
 
@@ -270,7 +265,6 @@ mod tests {
     use super::*;
     use crate::transport::Acceptor;
 
-    /// A port with certificates, its address and its counts.
     async fn port() -> (PortSecurity, SocketAddr, Acceptor, Connections) {
         let directory = tempfile::tempdir().unwrap();
         Authority::new("a").write(directory.path(), PeerRole::Controller, Validity::default());

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// The interval at which failures of one reason are logged.
+/// The interval of log lines about failures of one reason.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// The reason of a TLS connection to a port that takes plaintext.
 pub(super) const NOT_PLAINTEXT: &str = "not_plaintext";
@@ -38,7 +38,7 @@ impl FailedHandshakes {
         }
     }
 
-    /// The number of failures by reason, also of those that have not occurred.
+    /// The number of failures by reason, including reasons that have not occurred.
     pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.reasons.iter().map(|(reason, failed)| (*reason, failed.count)).collect()
     }

@@ -29,7 +29,7 @@ pub use self::serve::{ServeError, bind, listen, open, serve};
 pub(crate) use self::socket::{Certified, PortSecurity};
 pub(crate) use self::watched::Watched;
 
-/// The bytes of a connection, whichever protects them.
+/// The bytes of a connection, with or without protection.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}

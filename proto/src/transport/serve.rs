@@ -1,4 +1,5 @@
-//! The gRPC server of a parent: listens with a large backlog, and closes connections on which no child greets.
+//! The gRPC server of a parent: listens with a large backlog, and closes connections without a
+//! greeting.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,13 +21,15 @@ use super::socket::PortSecurity;
 use crate::driver::parent::ParentService;
 use crate::shared::Shared;
 
-/// The most streams on one connection; further ones wait. A child needs one, a health check another.
+/// Maximum number of streams on one connection; further ones wait. A child needs one, a health
+/// check another.
 const STREAMS_PER_CONNECTION_MAX: u32 = 8;
-/// The most connections in the accept queue of the operating system, which may allow fewer.
+/// Maximum number of connections in the accept queue of the operating system, which may allow
+/// fewer.
 const BACKLOG_MAX: u32 = 16_384;
 
-/// The longest time that a shutdown waits for connections. Streams have had their final status by then; a connection
-/// that never sent a greeting of HTTP/2 ends no sooner than its deadline.
+/// Maximum time that a shutdown waits for connections. Streams have had their final status by then;
+/// a connection without a greeting of HTTP/2 ends at its deadline.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(2);
 
 /// Reason why a parent cannot serve, or stopped serving.
@@ -47,10 +50,10 @@ pub enum ServeError {
     Server(#[from] tonic::transport::Error),
 }
 
-/// Listens on the `address` of `flag`, with a backlog for a whole fleet that reconnects at once.
+/// Listens on the `address` of `flag`, with a backlog for a whole fleet that reconnects together.
 ///
 /// # Errors
-/// When the address is in use or is not an address of this machine.
+/// If the address is in use or is not an address of this machine.
 #[allow(clippy::unused_async)] // A listener needs a runtime, which an `async fn` is sure to have.
 pub async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
     open(flag, bind(flag, address)?)
@@ -59,7 +62,7 @@ pub async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListen
 /// Reserves an address, and refuses connections until it is [opened](open).
 ///
 /// # Errors
-/// When the address is in use, or is none of this host.
+/// If the address is in use, or is none of this host.
 pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, ServeError> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
     let bind = |socket: TcpSocket| {
@@ -73,13 +76,12 @@ pub fn bind(flag: &'static str, address: SocketAddr) -> Result<TcpSocket, ServeE
 /// Opens a port that was [reserved](bind).
 ///
 /// # Errors
-/// When another process listens on it.
+/// If another process listens on it.
 pub fn open(flag: &'static str, socket: TcpSocket) -> Result<TcpListener, ServeError> {
     let address = socket.local_addr().unwrap_or_else(|_| SocketAddr::from(([0; 4], 0)));
     socket.listen(BACKLOG_MAX).map_err(|source| ServeError::Listen { flag, address, source })
 }
 
-/// Returns the connections of a port, each with its deadlines.
 fn accept(
     listener: TcpListener,
     connections: Connections,
@@ -97,7 +99,7 @@ fn accept(
 /// Serves a parent and the standard gRPC health service on `listener` until `shutdown` completes.
 ///
 /// # Errors
-/// When the server fails.
+/// If the server fails.
 pub async fn serve<P: Parent + Send + 'static>(
     listener: TcpListener,
     connections: Connections,

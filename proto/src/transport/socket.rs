@@ -17,42 +17,34 @@ use super::Duplex;
 #[cfg(feature = "tls")]
 use super::Watched;
 
-/// Protection of the connections of a port.
 #[derive(Clone, Debug)]
 pub(crate) enum PortSecurity {
-    /// Plaintext alone.
     Plain,
-    /// mTLS alone.
     #[cfg(feature = "tls")]
     Mutual(Certificates),
 }
 
-/// The two certificates of a connection over mTLS.
 #[derive(Clone, Debug)]
 pub(crate) struct Certified {
     own: PeerId,
     pub(crate) child: PeerId,
-    /// The end of the validity of the child's certificate.
     not_after: SystemTime,
 }
 
-/// A connection, before and after its handshake.
 #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "all connections are plaintext"))]
 pub(super) enum Socket {
     Plain(TcpStream),
     Handshake(Handshake),
     Open(Box<dyn Duplex>),
-    /// The handshake has failed.
     Failed,
 }
 
 type Handshake = Pin<Box<dyn Future<Output = Result<(Box<dyn Duplex>, Certified), Failed>> + Send>>;
 
-/// A failed handshake, with the cause for the log.
 #[derive(Debug)]
 pub(super) struct Failed {
-    /// The label of its metric; `None` if the peer closed a connection on which it sent nothing, as load balancers check
-    /// ports.
+    /// The label of its metric; `None` if the peer closed a silent connection, as load balancers do
+    /// to check ports.
     pub(super) reason: Option<&'static str>,
     pub(super) cause: String,
 }
@@ -77,7 +69,6 @@ impl Certified {
 }
 
 impl Socket {
-    /// Begins the handshake of a new connection, if the port takes TLS.
     pub(super) fn new(stream: TcpStream, security: &PortSecurity) -> Self {
         match security {
             PortSecurity::Plain => Self::Plain(stream),
@@ -112,7 +103,6 @@ impl Socket {
         }))
     }
 
-    /// The bytes after the handshake.
     pub(super) fn open(&mut self) -> io::Result<Pin<&mut dyn Duplex>> {
         match self {
             Self::Plain(stream) => Ok(Pin::new(stream)),
@@ -121,7 +111,6 @@ impl Socket {
         }
     }
 
-    /// Returns true if the connection is in plaintext.
     pub(super) const fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
     }

@@ -1,5 +1,6 @@
-//! The bytes of a connection, read so that its end can be explained. A parent that takes TLS alone answers plaintext with
-//! an alert, which says more than the failure that follows; a peer that is killed sends no farewell of TLS.
+//! The bytes of a connection, read so that its end can be explained. A parent that accepts only TLS
+//! answers plaintext with an alert, which explains more than the failure that follows. A killed
+//! peer sends no farewell of TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -10,11 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Duplex;
 
-/// The bytes of a connection, with the first one that was received.
 pub(crate) struct Watched<S> {
     stream: S,
     first: Arc<OnceLock<u8>>,
-    /// The failure to write that is not returned yet.
     failed: Option<io::Error>,
 }
 
@@ -23,12 +22,10 @@ impl<S: Duplex> Watched<S> {
         Self { stream, first: Arc::default(), failed: None }
     }
 
-    /// The first byte that was received, once there is one.
     pub(crate) fn first(&self) -> Arc<OnceLock<u8>> {
         Arc::clone(&self.first)
     }
 
-    /// Returns the failure to write once the first byte was read, which may have arrived before.
     fn poll_failed(&mut self, context: &mut Context<'_>, failed: io::Error) -> Poll<io::Result<usize>> {
         if self.first.get().is_none()
             && Pin::new(&mut *self).poll_read(context, &mut ReadBuf::new(&mut [0])).is_pending()
@@ -39,7 +36,6 @@ impl<S: Duplex> Watched<S> {
         Poll::Ready(Err(failed))
     }
 
-    /// Writes, unless that has failed.
     fn poll_with(
         &mut self,
         context: &mut Context<'_>,

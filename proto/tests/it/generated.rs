@@ -1,13 +1,13 @@
-//! Generates `src/wire.rs` from the description of the protocol, and fails when the file is out of date.
+//! Generates `src/wire.rs` from the description of the protocol, and fails when the file is out of
+//! date.
 //!
-//! The generator is a dependency of this test alone: what a build needs is in the tree.
+//! Only this test depends on the generator: a build needs nothing that is not in the tree.
 
 use std::fs;
 use std::path::Path;
 
 const UPDATE: &str = "UPDATE_WIRE=1 cargo test -p plimsoll-proto --test it generated";
 
-/// The opening of the generated file: its purpose, and the lints that generated code does not follow.
 fn opening() -> String {
     format!(
         "\

@@ -13,7 +13,8 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::scripted::{ChildEvent, ParentEvent, Running, Server, greeting, until};
 
-/// Longer than the longest silence of a stream with the report interval of the scripted parent, 3.2 s.
+/// Longer than the maximum silence of a stream with the report interval of the scripted parent, 3.2
+/// s.
 const PAUSE: Duration = Duration::from_secs(6);
 
 /// A network path that can lose every byte without closing a connection.
@@ -112,7 +113,7 @@ fn paused_child_reads_what_waits_before_it_reports() {
         let mut child = Running::greet(&server.uri());
         child.applied().await;
         while child.events.try_recv().is_ok() {}
-        // Everything in this process but the parent, which has threads of its own.
+        // Everything in this process but the parent, which has its own threads.
         std::thread::sleep(PAUSE);
         assert!(matches!(child.events.recv().await, Some(ChildEvent::Applied(_))));
         let seq = child.applied().await.seq;

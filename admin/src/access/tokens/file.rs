@@ -13,10 +13,9 @@ use super::{Tokens, TokensError};
 
 /// The largest tokens file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-/// The interval between two looks at the file.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// A tokens file and the tokens in force. Clones share them.
+/// A tokens file and its current tokens. Clones share them.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     inner: Arc<Inner>,
@@ -31,7 +30,6 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     tokens: Arc<Tokens>,
-    /// Why the file as it is now is not in force; `None` if it is.
     refused: Option<String>,
 }
 
@@ -57,7 +55,7 @@ impl TokenFile {
     /// Reads a tokens file. Blocks.
     ///
     /// # Errors
-    /// When it cannot be read, or a line is invalid.
+    /// If it cannot be read, or a line is invalid.
     pub fn open(path: &Path) -> Result<Self, TokenFileError> {
         let tokens = Arc::new(read(path)?);
         let state = Mutex::new(State { tokens, refused: None });
@@ -69,12 +67,12 @@ impl TokenFile {
         &self.inner.path
     }
 
-    /// Returns the tokens in force.
+    /// Returns the current tokens.
     pub fn tokens(&self) -> Arc<Tokens> {
         Arc::clone(&self.state().tokens)
     }
 
-    /// Returns why the file as it is now is not in force; `None` if it is.
+    /// Returns why the file as it is now is not applied; `None` if it is.
     pub fn refused(&self) -> Option<String> {
         self.state().refused.clone()
     }
@@ -90,7 +88,7 @@ impl TokenFile {
         }
     }
 
-    /// Reads the file again, and puts its tokens in force unless it is invalid. Logs each change once.
+    /// Reads the file again, and applies its tokens unless it is invalid. Logs each change once.
     pub fn reload(&self) {
         let read = read(self.path());
         let mut state = self.state();

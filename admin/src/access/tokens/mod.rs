@@ -1,4 +1,4 @@
-//! Bearer tokens: what one looks like, the set of those that are accepted, and the comparison with it.
+//! Bearer tokens: their form, the set of accepted tokens, and the comparison with it.
 
 mod file;
 mod parse;
@@ -14,11 +14,11 @@ pub use self::parse::{TokenFault, TokensError};
 
 use super::{QuotaRights, Role};
 
-/// The beginning of every token, by which scanners of leaked secrets find one.
+/// The beginning of every token. Scanners of leaked secrets find tokens by it.
 pub const TOKEN_PREFIX: &str = "plimsoll_";
 /// The characters of a token after the prefix: 32 random bytes in base64url.
 pub const TOKEN_RANDOM_CHARS: usize = 43;
-/// The most tokens of a file.
+/// Maximum number of tokens of a file.
 pub const TOKENS_MAX: usize = 1_000;
 
 /// The accepted tokens, as hashes.
@@ -36,7 +36,7 @@ pub struct Token {
     pub role: Role,
     /// The hash of the token.
     pub hash: TokenHash,
-    /// Its rights at the Redis port of a quota server; `None` for those of the role.
+    /// Its rights at the Redis port of a quota server; `None` for the rights of the role.
     pub rights: Option<QuotaRights>,
 }
 
@@ -44,8 +44,8 @@ pub struct Token {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; SHA256_OUTPUT_LEN]);
 
-/// Returns true if a text has the form of a token. Only texts of this form are compared, so a short password whose hash
-/// is in the file opens nothing.
+/// Returns true if a text has the form of a token. Only texts of this form are compared, so a short
+/// password opens nothing, even if its hash is in the file.
 pub fn is_token(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     text.strip_prefix(TOKEN_PREFIX)

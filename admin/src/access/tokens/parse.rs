@@ -1,5 +1,6 @@
-//! The text of a tokens file: lines of a name, a role, the hash of a token, and rights if others than those of the role. Errors name the line and repeat nothing
-//! of it but a valid name, because a token may be in the wrong place.
+//! The text of a tokens file: lines of a name, a role, the hash of a token, and rights that differ
+//! from the role's. Errors name the line and repeat nothing of it but a valid name, because a token
+//! may be in the wrong place.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -10,7 +11,6 @@ use plimsoll_core::names::{InvalidName, Name};
 use super::{SHA256_OUTPUT_LEN, TOKENS_MAX, Token, TokenHash, Tokens, is_token};
 use crate::access::{Caller, InvalidQuotaRights, QuotaRights, Role};
 
-/// The beginning of a hash.
 pub(super) const HASH_PREFIX: &str = "sha256:";
 /// The names of other causes of changes, in the log of changes too.
 const RESERVED: [&str; 3] = [Caller::LOOPBACK, "file", "gate"];

@@ -1,5 +1,5 @@
-//! The cache file: the directives in force are saved on disk, so that a restarted process applies them before
-//! its first stream. `snapshot` is the content, and `file` reads and writes it.
+//! The cache file: the current directives are saved on disk, so that a restarted process applies
+//! them before its first stream. `snapshot` is the content, and `file` reads and writes it.
 
 mod file;
 mod snapshot;

@@ -16,17 +16,17 @@ use crate::hot::rng::DrawSource;
 use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, CounterRow, Outcome};
 
-/// The most requests that one request counts as for coin, guard and reports: callers may influence a cost, and a larger
-/// one would take a bucket's tokens for many seconds. Exact quotas take the whole cost.
+/// Maximum number of requests that one request counts as, for coin, guard and reports: callers may
+/// influence a cost, and a larger one would take a bucket's tokens for many seconds. Exact quotas
+/// take the whole cost.
 pub const COST_MAX: u32 = 10_000;
 
-/// Per-thread counters and random generator of one decision.
 pub(crate) struct DecideCtx<'a, D> {
     pub(crate) counters: CounterBlock<'a>,
     pub(crate) draws: D,
 }
 
-/// Makes the verdict; `jitter` spreads the time after which refused callers return.
+/// Makes the verdict. `jitter` spreads the waits of refused callers.
 #[inline]
 fn verdict(refused: bool, word: DirectiveWord, reason: Reason, jitter: u32) -> Verdict {
     let refusal = word.refusal(reason, jitter);
@@ -124,7 +124,7 @@ impl Table {
         verdict(!has_token, word, word.reason(Outcome::GuardDropped), jitter)
     }
 
-    /// The path for refusals that are only counted, and for threads without counters of their own.
+    /// The path for refusals that are only counted, and for threads without their own counters.
     #[inline(never)]
     fn decide_slowly(&self, target: Target, ctx: DecideCtx<'_, impl DrawSource>) -> Verdict {
         let word = target.word();
@@ -136,7 +136,6 @@ impl Table {
         verdict(outcome.is_refusal(), word, word.reason(outcome), jitter)
     }
 
-    /// Decides and counts. Returns the outcome, and the jitter of the wait.
     #[inline]
     fn count_slowly(&self, target: Target, mut ctx: DecideCtx<'_, impl DrawSource>) -> (Outcome, u32) {
         let (key, source, word) = (target.key, target.source(), target.word());

@@ -10,13 +10,11 @@ use crate::hot::table::{Table, Target};
 use crate::hot::thread_counters::{CounterBlock, Outcome};
 use crate::limiter::Decided;
 
-/// One of several keys of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     target: Target,
     /// The number of requests that the request counts as; 0 to decide without counting.
     cost: u32,
-    /// The outcome by this key alone.
     own: Outcome,
     /// The id of the tokens that were taken.
     taken: Option<u32>,
@@ -28,7 +26,6 @@ impl Part {
         Self { target, cost: cost.min(COST_MAX), own: Outcome::Admitted, taken: None }
     }
 
-    /// Returns the decision by this key alone.
     pub(crate) fn decided(&self, jitter: u32) -> Decided {
         self.own.decided(self.target.word(), jitter)
     }
@@ -99,7 +96,6 @@ impl Table {
     }
 }
 
-/// Returns the outcome of a key's coin alone.
 fn of_coin(target: Target, drawn: u32) -> Outcome {
     if target.word().refuses(drawn) { Outcome::by_coin(target.word()) } else { Outcome::Admitted }
 }

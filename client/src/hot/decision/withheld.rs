@@ -11,19 +11,16 @@ use crate::hot::thread_counters::Outcome;
 use crate::limiter::Decided;
 
 impl Outcome {
-    /// Returns the outcome of a refusal by the coin.
     #[inline]
     pub(super) const fn by_coin(word: DirectiveWord) -> Self {
         if word.is_enforced() { Self::Dropped } else { Self::WouldDropped }
     }
 
-    /// Returns the outcome of a refusal by the guard.
     #[inline]
     pub(super) const fn by_guard(word: DirectiveWord) -> Self {
         if word.is_enforced() { Self::GuardDropped } else { Self::WouldGuardDropped }
     }
 
-    /// Returns the decision with this outcome by a key's directive.
     #[inline]
     pub(super) fn decided(self, word: DirectiveWord, jitter: u32) -> Decided {
         match self {
@@ -39,8 +36,8 @@ impl Outcome {
 }
 
 impl Table {
-    /// Decides for a request that counts as `cost` requests and may belong to a trace, and says which refusal was not
-    /// carried out. Only a key that does not enforce its refusals has any.
+    /// Decides for a request that counts as `cost` requests and may belong to a trace, and names
+    /// the refusal that was not carried out. Only a key without enforcement has one.
     #[inline]
     pub(crate) fn decide_in_full(
         &self,

@@ -8,16 +8,15 @@ use plimsoll_core::quantity::MonoTime;
 use crate::hot::interner::Capacity;
 use crate::hot::interner::frequency::WaitingNames;
 
-/// The time without requests after which a key is evicted.
+/// Maximum time without requests of a key.
 const IDLE: Duration = Duration::from_secs(60);
-/// The time without requests after which a key is evicted while more than 3/4 of the ids are taken.
+/// Maximum time without requests of a key while more than 3/4 of the ids are taken.
 const IDLE_WHEN_CROWDED: Duration = Duration::from_secs(10);
 /// One id of this many is kept free for names that become frequent.
 const RESERVE: u32 = 16;
 /// A key is evicted in favor of a name only if the name is this many times as frequent.
 const DISPLACED_BY: u32 = 2;
 
-/// The recent activity of each id, in 32 bytes.
 #[derive(Default)]
 pub(crate) struct Eviction {
     keys: Vec<Activity>,
@@ -44,7 +43,7 @@ pub(crate) struct Candidate {
 }
 
 impl Eviction {
-    /// Starts to track a key that has taken an id, for which `asked` requests were counted before.
+    /// Tracks a key that has taken an id. `asked` requests were counted for the id before.
     pub(crate) fn insert(&mut self, id: u32, asked: u64) {
         let fresh = Activity { seen: asked, recent: None, active: None };
         let at = id as usize;
@@ -96,7 +95,6 @@ impl Eviction {
 }
 
 impl Activity {
-    /// Measures the requests since the last sweep; returns the time of the last activity.
     fn measure(&mut self, now: MonoTime, asked: u64) -> MonoTime {
         // A sum read during writes may be lower than the previous one.
         let fresh = asked.saturating_sub(self.seen);

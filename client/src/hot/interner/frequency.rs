@@ -13,7 +13,7 @@ const CLASSES: usize = COUNT_BITS as usize + 1;
 /// allocating.
 pub(crate) type Sketch = FrequencySketch<COUNT_BITS>;
 
-/// Returns the slots of the sketch beside a table of `ids` ids: one for each, 256 to 65,536.
+/// Returns the number of slots of the sketch for a table of `ids` ids: one for each, 256 to 65,536.
 pub(crate) fn slots_for(ids: usize) -> usize {
     Sketch::slots_for(ids).clamp(SLOTS_MIN, SLOTS_MAX)
 }
@@ -30,7 +30,6 @@ pub(crate) fn decay(sketch: &Sketch) -> WaitingNames {
 pub(crate) struct WaitingNames([u32; CLASSES]);
 
 impl WaitingNames {
-    /// Adds a name with this count.
     pub(crate) fn add(&mut self, count: u32) {
         if let Some(class) = self.0.get_mut((u32::BITS - count.leading_zeros()) as usize) {
             *class += 1;

@@ -5,12 +5,9 @@ use std::collections::VecDeque;
 
 use super::log::Log;
 
-/// The state of an id that was ever assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its name is found.
     Assigned,
-    /// Its name is tombstoned, and can be revived.
     Tombstoned,
     /// Its name is tombstoned, and can be revived until another name takes the id.
     Released,
@@ -26,7 +23,6 @@ pub(super) struct Ids {
     /// Released ids, in order; some may have been revived since.
     released: VecDeque<u32>,
     pub(super) log: Log,
-    /// The log that is not in use, or none while the reader has it.
     spare: Option<Log>,
 }
 
@@ -43,7 +39,6 @@ impl Ids {
         }
     }
 
-    /// Returns the state of an id; `None` if it was never assigned.
     pub(super) fn state(&self, id: u32) -> Option<State> {
         self.states.get(id as usize).copied()
     }
@@ -71,7 +66,6 @@ impl Ids {
         }
     }
 
-    /// Assigns the id of [`next`](Self::next).
     pub(super) fn assign(&mut self, id: u32, owner: u32, name: &str) {
         if let Some(state) = self.states.get_mut(id as usize) {
             *state = State::Assigned;
@@ -83,21 +77,19 @@ impl Ids {
         self.log.insert(id, owner, name);
     }
 
-    /// Revives the name of an id. Returns true if the id was released.
     pub(super) fn revive(&mut self, id: u32) -> bool {
         self.log.revive(id);
         let Some(state) = self.states.get_mut(id as usize) else { return false };
         std::mem::replace(state, State::Assigned) == State::Released
     }
 
-    /// Tombstones the name of an id.
     pub(super) fn tombstone(&mut self, id: u32) {
         if let Some(state) = self.states.get_mut(id as usize) {
             *state = State::Tombstoned;
         }
     }
 
-    /// Lets another name have an id whose name is tombstoned.
+    /// Frees the id of a tombstoned name for another name.
     pub(super) fn release(&mut self, id: u32) {
         let at = id as usize;
         if let (Some(state), Some(queued)) = (self.states.get_mut(at), self.queued.get_mut(at)) {
@@ -108,7 +100,6 @@ impl Ids {
         }
     }
 
-    /// Returns the log, and continues with an empty one.
     pub(super) fn take_log(&mut self) -> Log {
         std::mem::replace(&mut self.log, self.spare.take().unwrap_or_default())
     }

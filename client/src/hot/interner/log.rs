@@ -4,24 +4,17 @@
 /// The names that fit the log without an allocation, at most. It is read for each report, so this is room for
 /// some 8,000 new names a second; the names above it count as the default class until the next report.
 const NAMES_MAX: usize = 4_096;
-/// The least room, for tables with few ids.
 const NAMES_MIN: usize = 16;
-/// The room for each name, on average.
 const NAME_BYTES: usize = 32;
 
-/// A change of an id's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
-    /// An id that no name had, or whose name was released, has this name now.
+    /// This id has a new name: the id was unused, or its former name was released.
     Inserted {
-        /// The id.
         id: u32,
-        /// The owner of the name.
         owner: u32,
-        /// The name.
         name: &'a str,
     },
-    /// The tombstoned name of this id was revived.
     Revived(u32),
 }
 
@@ -29,11 +22,10 @@ pub(crate) enum Event<'a> {
 #[derive(Default)]
 pub(crate) struct Log {
     events: Vec<Logged>,
-    /// The inserted names, one after the other.
     names: String,
 }
 
-/// An event; the bytes of an inserted name follow those of the names before.
+/// An event. The bytes of an inserted name follow the bytes of the names before.
 #[derive(Clone, Copy)]
 enum Logged {
     Inserted { id: u32, owner: u32, bytes: u8 },
@@ -41,18 +33,15 @@ enum Logged {
 }
 
 impl Log {
-    /// Makes a log beside a table of `ids` ids.
     pub(crate) fn new(ids: usize) -> Self {
         let names = ids.clamp(NAMES_MIN, NAMES_MAX);
         Self { events: Vec::with_capacity(names), names: String::with_capacity(names * NAME_BYTES) }
     }
 
-    /// True if the event of a name can be added without an allocation.
     pub(crate) fn has_room(&self, name: &str) -> bool {
         self.events.len() < self.events.capacity() && name.len() <= self.names.capacity() - self.names.len()
     }
 
-    /// Adds an insertion.
     pub(crate) fn insert(&mut self, id: u32, owner: u32, name: &str) {
         let bytes = u8::try_from(name.len());
         debug_assert!(bytes.is_ok(), "names have at most 128 bytes");
@@ -62,12 +51,10 @@ impl Log {
         }
     }
 
-    /// Adds a revival.
     pub(crate) fn revive(&mut self, id: u32) {
         self.events.push(Logged::Revived(id));
     }
 
-    /// Returns the events in order.
     pub(crate) fn events(&self) -> impl Iterator<Item = Event<'_>> {
         let mut rest = self.names.as_str();
         self.events.iter().map(move |event| match *event {
@@ -80,7 +67,6 @@ impl Log {
         })
     }
 
-    /// Returns the id, the owner and the name of each insertion, in order.
     pub(crate) fn inserted(&self) -> impl Iterator<Item = (u32, u32, &str)> {
         self.events().filter_map(|event| match event {
             Event::Inserted { id, owner, name } => Some((id, owner, name)),

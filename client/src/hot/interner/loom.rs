@@ -6,7 +6,8 @@ use loom::thread;
 use super::{Interner, Lookup};
 use crate::hot::directive_word::KeyWord;
 
-/// Makes the smallest interner whose names can collide: every atomic access multiplies the interleavings.
+/// Makes the smallest interner with colliding names: every atomic access multiplies the
+/// interleavings.
 fn names() -> Arc<Interner> {
     Arc::new(Interner::new(2, 7))
 }
@@ -20,7 +21,6 @@ fn id(found: Lookup) -> Option<u32> {
     }
 }
 
-/// Reads the inserted names.
 fn inserted(names: &Interner) -> Vec<String> {
     let log = names.take_log();
     let inserted = log.inserted().map(|(_, _, name)| name.to_owned()).collect();

@@ -1,14 +1,15 @@
-//! The interner: maps names to dense ids without waiting, allocating or making a system call, and reuses the
-//! ids of idle names.
+//! Maps names to dense ids without waiting, allocating or making a system call, and reuses the ids
+//! of idle names.
 //!
 //! Everything is allocated at the start. A lookup only reads: the hash of a name leads to a
-//! [slot](slots::Slots) with its fingerprint, and the slot to its id. A writer holds a lock, for which the
-//! request path never waits, and publishes a slot with one release store.
+//! [slot](slots::Slots) with its fingerprint, and the slot to its id. A writer holds a lock and
+//! publishes a slot with one release store. The request path never waits for the lock.
 //!
 //! **The life of an id.** It is unused until a new name takes it. An idle name is
-//! [tombstoned](Interner::tombstone): lookups miss it, and inserting it again revives it with its id. Once no
-//! thread can still count for the id, the owner of the table [releases](Interner::release) it for another
-//! name; until one takes it, the old name can still be revived. So a name never has two ids at a time.
+//! [tombstoned](Interner::tombstone): lookups miss it, and inserting it again revives it with its
+//! id. Once no thread can still count for the id, the owner of the table
+//! [releases](Interner::release) it for another name; until one takes it, the old name can still be
+//! revived. So a name never has two ids at a time.
 
 pub(crate) mod eviction;
 pub(crate) mod frequency;
@@ -43,7 +44,8 @@ use slots::{Found, Slots};
 /// not find a name that another text is encoded to.
 const ESCAPED: u32 = 1 << 31;
 
-/// Requests in about a second from which on a name gets an id while fewer than half of the ids are free.
+/// Number of requests in about a second that give a name an id while fewer than half of the ids are
+/// free.
 const OFTEN: u32 = 8;
 
 /// An interner of (owner, name) pairs with a fixed number of ids. The fields that a lookup reads come first, in
@@ -52,7 +54,7 @@ const OFTEN: u32 = 8;
 pub(crate) struct Interner {
     slots: Slots,
     seed: u64,
-    /// The secret of the hash: with one that callers know, they could choose names that collide.
+    /// The secret of the hash. Callers who know it could choose names that collide.
     secret: SharedSeed,
     /// By id: its slot.
     slot_of: Vec<AtomicU32>,
@@ -62,34 +64,28 @@ pub(crate) struct Interner {
     pins: Vec<AtomicU32>,
     /// The number of ids that are unused or released.
     free: AtomicU32,
-    /// Free ids that only the service itself may take, so that names which arrive in requests leave room for
-    /// those that it declares.
+    /// Free ids that only the service itself may take, so that names which arrive in requests leave
+    /// room for names that it declares.
     reserved: u32,
     sketch: Sketch,
     ids: Mutex<Ids>,
 }
 
-/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// The id of the name, and its directive.
     Found(KeyWord),
     /// The name is new, and another thread holds the lock, or the log of new names has no room.
     Busy,
     /// Ids are scarce, and the name is not frequent enough.
     Rare,
-    /// No id is free.
     Full,
-    /// The text is no name without escapes.
     Invalid,
 }
 
-/// The number of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
-    /// All ids.
     pub(crate) ids: u32,
-    /// Unused ids, and released ids whose name can still be revived.
+    /// Unused ids, and released ids with a name that can still be revived.
     pub(crate) free: u32,
 }
 
@@ -120,9 +116,10 @@ impl Interner {
         Self { reserved: u32::try_from(reserved).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Looks up what a caller sent under `owner`, on the request path. A new name gets an id at once while half of
-    /// the ids are free, and after that only if it is frequent. A name that is found needs no validation:
-    /// inserted names are valid, and those with escapes are not found.
+    /// Looks up what a caller sent under `owner`, on the request path. A new name gets an id
+    /// immediately while half of the ids are free, and after that only if it is frequent. A name
+    /// that is found needs no validation: inserted names are valid, and names with escapes are not
+    /// found.
     #[inline]
     pub(crate) fn look_up(&self, owner: u32, name: &str) -> Lookup {
         if name.len() > NAME_BYTES_MAX {
@@ -141,13 +138,12 @@ impl Interner {
         self.slots.find(hash).map_or_else(|| self.insert_new(hash, owner, name), Lookup::Found)
     }
 
-    /// Hashes a valid name.
     fn hash_of_name(&self, owner: u32, name: &str) -> u64 {
         self.hash(if name.contains('%') { owner | ESCAPED } else { owner }, name)
     }
 
-    /// Hashes a name. The owner is mixed into the seed, which costs one multiplication beside the loads of
-    /// the name.
+    /// Hashes a name. The owner is mixed into the seed, which costs one multiplication next to the
+    /// loads of the name.
     #[inline(always)]
     fn hash(&self, owner: u32, name: &str) -> u64 {
         let seed = self.seed ^ u64::from(owner).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -164,14 +160,12 @@ impl Interner {
         hasher.finish()
     }
 
-    /// Inserts what a lookup missed, if it is a name as it is.
     #[cold]
     #[inline(never)]
     fn insert_plain(&self, hash: u64, owner: u32, name: &str) -> Lookup {
         if check_name(name).is_ok() { self.insert_new(hash, owner, name) } else { Lookup::Invalid }
     }
 
-    /// Inserts a valid name that a lookup missed, if it may have an id.
     #[cold]
     #[inline(never)]
     fn insert_new(&self, hash: u64, owner: u32, name: &str) -> Lookup {
@@ -204,7 +198,6 @@ impl Interner {
         known.or_else(|| self.insert(&mut self.lock(), hash, owner, name).id())
     }
 
-    /// Returns the word of a valid name under `owner`, if it has an id.
     pub(crate) fn known(&self, owner: u32, name: &str) -> Option<KeyWord> {
         self.slots.find(self.hash_of_name(owner, name))
     }
@@ -216,29 +209,24 @@ impl Interner {
         if free >= ids.div_ceil(2) { self.intern(owner, name) } else { Some(self.known(owner, name)?.id()) }
     }
 
-    /// Returns the owner of an id that has a name.
     pub(crate) fn owner_of(&self, id: u32) -> u32 {
         self.owner_of.get(id as usize).map_or(0, |owner| owner.load(Ordering::Relaxed))
     }
 
-    /// Returns the slot of an id that has a name.
     pub(crate) fn slot_of(&self, id: u32) -> u32 {
         self.slot_of.get(id as usize).map_or(0, |slot| slot.load(Ordering::Acquire))
     }
 
-    /// Returns the word of a slot.
     #[inline]
     pub(crate) fn word(&self, slot: u32) -> KeyWord {
         self.slots.word(slot)
     }
 
-    /// Publishes the directive of an id.
     pub(crate) fn publish(&self, id: u32, directive: DirectiveWord) {
         debug_assert!((id as usize) < self.slot_of.len(), "id {id} was never assigned");
         self.slots.set_word(self.slot_of(id), KeyWord::new(id, directive));
     }
 
-    /// Returns the number of ids, and of free ones, both without those that are reserved.
     pub(crate) fn capacity(&self) -> Capacity {
         let without_reserved = |ids: u32| ids.saturating_sub(self.reserved);
         let free = self.free.load(Ordering::Relaxed);
@@ -258,7 +246,6 @@ impl Interner {
 }
 
 impl Lookup {
-    /// Returns the id of a name that was found.
     pub(crate) fn id(self) -> Option<u32> {
         if let Self::Found(word) = self { Some(word.id()) } else { None }
     }
@@ -289,7 +276,6 @@ impl Interner {
         }
     }
 
-    /// Returns the id of a name: its own, its former one if it can be revived, or the next free one.
     fn insert(&self, ids: &mut Ids, hash: u64, owner: u32, name: &str) -> Lookup {
         let slot = match self.slots.place(hash) {
             Found::Live(slot) => return Lookup::Found(self.word(slot)),
@@ -355,7 +341,6 @@ impl Interner {
         self.lock().take_log()
     }
 
-    /// Returns a log, so that its memory is used again.
     pub(crate) fn return_log(&self, log: Log) {
         self.lock().return_log(log);
     }

@@ -9,7 +9,6 @@ use super::{Interner, Lookup};
 use crate::hot::sync::Ordering;
 use crate::hot::table::Table;
 
-/// A key that is not evicted while this pin or a clone of it lives.
 #[derive(Debug)]
 pub(crate) struct Pin {
     table: Arc<Table>,
@@ -39,7 +38,6 @@ impl Interner {
         found
     }
 
-    /// Pins an id that is pinned already.
     pub(crate) fn pin_again(&self, id: u32) {
         debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
         if let Some(pins) = self.pins.get(id as usize) {
@@ -47,7 +45,6 @@ impl Interner {
         }
     }
 
-    /// Removes a pin.
     pub(crate) fn unpin(&self, id: u32) {
         debug_assert!((id as usize) < self.pins.len(), "id {id} was never assigned");
         if let Some(pins) = self.pins.get(id as usize) {
@@ -57,7 +54,6 @@ impl Interner {
 }
 
 impl Pin {
-    /// Pins a key, which gets an id if it has none; `None` when no id is free, or the name is invalid.
     pub(crate) fn new(table: &Arc<Table>, bucket: u32, tenant: &str) -> Option<Self> {
         let key = table.keys.pin(bucket, tenant)?;
         Some(Self { table: Arc::clone(table), key })

@@ -1,13 +1,13 @@
-//! The index of an interner: a table of fingerprints, in which a lookup finds a name's id and directive with
+//! The index of an interner: a table of fingerprints. A lookup finds a name's id and directive with
 //! one memory access.
 //!
-//! A slot holds the fingerprint of a name, which is its keyed hash, and the [`KeyWord`] of its id. Names are
-//! not compared: two names with one fingerprint would share an id, its counts and its directive, until it is
-//! evicted. A fingerprint has 62 bits that differ between processes, so among 10,000 names that happens in
-//! one process of 10^11, and a caller cannot choose names for which it does.
+//! A slot holds the fingerprint of a name, which is its keyed hash, and the [`KeyWord`] of its id.
+//! Names are not compared: two names with one fingerprint would share an id, its counts and its
+//! directive, until it is evicted. A fingerprint has 62 bits that differ between processes, so
+//! among 10,000 names that happens in one process of 10^11, and a caller cannot choose such names.
 //!
-//! Names stay where they are, so that handles can refer to slots. One writer at a time changes the table (the
-//! caller holds the interner's lock), while any number of readers look names up.
+//! Names stay where they are, so that handles can refer to slots. One writer at a time changes the
+//! table (the caller holds the interner's lock), while any number of readers look names up.
 
 use crate::hot::directive_word::KeyWord;
 use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
@@ -15,7 +15,7 @@ use crate::hot::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 /// The farthest place of a name from its home. At most half of the slots hold a name, so hardly any is this
 /// far.
 const DISTANCE_MAX: u32 = 63;
-/// A slot that never had a name, at which every probe ends.
+/// A slot that never had a name. Every probe ends here.
 const EMPTY: u64 = 0;
 /// A slot that lost its name: probes continue behind it, and the next name may take it.
 const VACANT: u64 = 2;
@@ -30,21 +30,16 @@ type Slot = [AtomicU64; 2];
 /// The slots of an interner. A slot is 16 bytes: four of them share a cache line.
 pub(crate) struct Slots {
     slots: Vec<Slot>,
-    /// The largest distance of a name from its home, at which a probe for an absent name ends once all slots
-    /// have had names.
+    /// Maximum distance of a name from its home. A probe for an absent name ends there once all
+    /// slots have had names.
     pub(super) farthest: AtomicU32,
 }
 
-/// The place of a name, as a writer finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The slot that holds the name.
     Live(u32),
-    /// The slot that holds the name's tombstone.
     Tombstone(u32),
-    /// The name is absent; this slot may take it.
     Absent(u32),
-    /// The name is absent, and all slots that it may have are taken.
     NoRoom,
 }
 
@@ -59,7 +54,7 @@ impl Slots {
         (ids * 2).next_power_of_two()
     }
 
-    /// Returns the index of a place, of which there are endlessly many.
+    /// Returns the index of a place. Places are endless.
     #[inline(always)]
     fn mask(&self, place: u32) -> usize {
         place as usize & (self.slots.len() - 1)
@@ -70,7 +65,6 @@ impl Slots {
         &self.slots[self.mask(place)]
     }
 
-    /// Finds the word of a live name.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u64) -> Option<KeyWord> {
         let mut distance = 0;
@@ -87,7 +81,6 @@ impl Slots {
         }
     }
 
-    /// Finds the place of a name, for a writer.
     pub(crate) fn place(&self, hash: u64) -> Found {
         let mut absent = Found::NoRoom;
         for distance in 0..=DISTANCE_MAX {
@@ -106,13 +99,11 @@ impl Slots {
         absent
     }
 
-    /// Returns the word of a slot.
     #[inline]
     pub(crate) fn word(&self, slot: u32) -> KeyWord {
         self.slots.get(slot as usize).map_or(KeyWord::default(), |[_, word]| KeyWord::load(word))
     }
 
-    /// Publishes the word of a slot.
     pub(crate) fn set_word(&self, slot: u32, word: KeyWord) {
         word.store(&self.at(slot)[1]);
     }
@@ -125,14 +116,12 @@ impl Slots {
         self.at(slot)[0].store(hash | FINGERPRINT, Ordering::Release);
     }
 
-    /// Tombstones the name of a slot, so that lookups miss it, or revives it.
     pub(crate) fn set_live(&self, slot: u32, live: bool) {
         let fingerprint = &self.at(slot)[0];
         let dead = fingerprint.load(Ordering::Relaxed) & !LIVE;
         fingerprint.store(if live { dead | LIVE } else { dead }, Ordering::Release);
     }
 
-    /// Removes the name of a slot.
     pub(crate) fn vacate(&self, slot: u32) {
         self.at(slot)[0].store(VACANT, Ordering::Relaxed);
     }

@@ -7,14 +7,12 @@ use proptest::prelude::*;
 use super::log::Event;
 use super::*;
 
-/// Returns the id that a lookup finds.
 #[track_caller]
 fn found(names: &Interner, owner: u32, name: &str) -> u32 {
     let found = names.look_up(owner, name);
     found.id().unwrap_or_else(|| panic!("{name}: {found:?}"))
 }
 
-/// Reads the log: each insertion as its id, owner and name, and each revival as its id.
 fn read(names: &Interner) -> (Vec<(u32, u32, String)>, Vec<u32>) {
     let log = names.take_log();
     let revived = log.events().filter_map(|event| match event {
@@ -100,7 +98,7 @@ fn beyond_half_only_frequent_names_get_ids() {
         assert!((0..3).all(|_| names.look_up(0, "now-and-then") == Lookup::Rare));
         assert_ne!(names.decay_waiting(), WaitingNames::default());
     }
-    // A handle gets an id whatever the traffic.
+    // A handle gets an id regardless of the traffic.
     assert_eq!(names.pin(0, "handle"), Some(6));
     assert_eq!(names.capacity(), Capacity { ids: 8, free: 1 });
 }
@@ -165,7 +163,6 @@ fn memory_is_as_documented() {
     assert_eq!(info.bytes_max / 10_000, 113);
 }
 
-/// One operation on the interner.
 #[derive(Clone, Debug)]
 enum Step {
     LookUp(u32, usize),

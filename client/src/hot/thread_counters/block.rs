@@ -11,35 +11,29 @@ use crate::hot::sync::{self, AtomicU64, Ordering, zeroed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Admitted,
-    /// Refused by the coin.
     Dropped,
-    /// Refused by the guard.
     GuardDropped,
-    /// Admitted, because the coin's refusal is not enforced.
     WouldDropped,
-    /// Admitted, because the guard's refusal is not enforced.
     WouldGuardDropped,
 }
 
 impl Outcome {
-    /// True if the request is refused.
     #[inline]
     pub(crate) const fn is_refusal(self) -> bool {
         matches!(self, Self::Dropped | Self::GuardDropped)
     }
 }
 
-/// The counters that most decisions write to: the admitted requests, and those that the coin refused.
+/// The counters that most decisions write to: requests admitted, and requests refused by the coin.
 type OftenCounters = [AtomicU64; 2];
-/// The state of a coin, and a batch of tokens.
 type StateWords = [AtomicU64; 2];
-/// The counters of the other outcomes.
 type SeldomCounters = [AtomicU64; 3];
 
 /// The counters of one or more threads, a block for each.
 ///
-/// The counters that most decisions write to take 16 bytes a key, so that four keys share a cache line. Coins
-/// and tokens are apart, because most tenants use those of their bucket's default class.
+/// The counters that most decisions write to take 16 bytes a key, so that four keys share a cache
+/// line. Coins and tokens are apart, because most tenants use the state of their bucket's default
+/// class.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Counters {
@@ -55,7 +49,6 @@ pub(crate) struct Counters {
 #[derive(Clone, Copy)]
 pub(crate) struct CounterBlock<'a> {
     counters: &'a Counters,
-    /// The place of the first key.
     first: usize,
     pub(crate) is_shared: bool,
 }
@@ -65,13 +58,12 @@ pub(crate) struct CounterBlock<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct CounterRow<'a>(&'a OftenCounters);
 
-/// The coin and the tokens of one key, for the thread that owns them.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyState<'a>(&'a StateWords);
 
 impl CounterRow<'_> {
-    /// Counts a request that the coin alone decided. Writes to both counters, so that no branch and no
-    /// address depends on the draw.
+    /// Counts a request that only the coin decided. Writes to both counters, so that no branch and
+    /// no address depends on the draw.
     #[inline]
     pub(crate) fn count(self, refused: bool) {
         let [admitted, dropped] = self.0;
@@ -82,7 +74,6 @@ impl CounterRow<'_> {
 }
 
 impl KeyState<'_> {
-    /// Runs `f` on the state of the key's coin.
     #[inline]
     pub(crate) fn with_coin<R>(self, f: impl FnOnce(&mut Dither) -> R) -> R {
         let [coin, _] = self.0;
@@ -107,7 +98,6 @@ impl KeyState<'_> {
 }
 
 impl Counters {
-    /// Makes blocks for `keys` keys and this many threads.
     pub(crate) fn new(keys: usize, threads: usize) -> Self {
         let rows = keys * threads;
         Self { keys, often: zeroed(rows), states: zeroed(rows), seldom: zeroed(rows) }
@@ -119,7 +109,6 @@ impl Counters {
         CounterBlock { counters: self, first: thread * self.keys, is_shared: false }
     }
 
-    /// Returns the first block, for threads that share it.
     #[inline]
     pub(crate) const fn shared_block(&self) -> CounterBlock<'_> {
         CounterBlock { counters: self, first: 0, is_shared: true }
@@ -164,7 +153,6 @@ impl<'a> CounterBlock<'a> {
         self.counters.states.get(self.place(key)).map(|[_, tokens]| tokens)
     }
 
-    /// Counts `n` requests with the same outcome.
     #[inline]
     pub(crate) fn add(self, key: u32, outcome: Outcome, n: u32) {
         if let Some(cell) = self.cell(key, outcome) {
@@ -182,7 +170,6 @@ impl<'a> CounterBlock<'a> {
         }
     }
 
-    /// Returns the token batch of a key.
     #[inline]
     pub(crate) fn batch(self, key: u32) -> TokenBatch {
         TokenBatch(self.tokens(key).map_or(0, |word| word.load(Ordering::Relaxed)))
@@ -205,7 +192,6 @@ impl<'a> CounterBlock<'a> {
         }
     }
 
-    /// Returns the counts of a key. Its offered requests are the sum of all outcomes.
     pub(crate) fn counts(self, key: u32) -> Counts {
         let read = |outcome| self.cell(key, outcome).map_or(0, |cell| cell.load(Ordering::Relaxed));
         let (dropped, guard_dropped) = (read(Outcome::Dropped), read(Outcome::GuardDropped));

@@ -1,5 +1,5 @@
-//! The counters of one limiter: a block for each thread slot, one that threads without a slot share, and
-//! those of shards.
+//! The counters of one limiter: a block for each thread slot, a shared block for threads without a
+//! slot, and a block for each shard.
 
 mod block;
 #[cfg(feature = "middleware")]
@@ -48,7 +48,6 @@ impl ThreadCounters {
         }
     }
 
-    /// Returns the block that the current thread writes to.
     #[inline]
     pub(crate) fn current_thread(&self) -> CounterBlock<'_> {
         match slots::current(self.slots) {
@@ -64,17 +63,14 @@ impl ThreadCounters {
         block
     }
 
-    /// Returns the number of slots that were ever taken.
     pub(crate) fn slots_used(&self) -> usize {
         slots::high_watermark().min(self.slots)
     }
 
-    /// Counts `n` requests that an exact quota refused, or would have.
     pub(crate) fn count_quota(&self, key: u32, outcome: QuotaOutcome, n: u32) {
         self.quotas.add(key, outcome, n);
     }
 
-    /// Sums the counts of a key.
     pub(crate) fn counts(&self, key: u32) -> Counts {
         // Before the decisions, so that no refusal of a quota is seen without the request that it is about.
         let by_quotas = self.quotas.counts(key);

@@ -33,23 +33,19 @@ impl Pass {
     }
 }
 
-/// The counters of one thread, by reason.
 #[derive(Default)]
 #[repr(align(64))]
 struct Line([AtomicU64; Pass::ALL.len()]);
 
-/// The counters of one limiter: a line for each thread slot, and one that all other threads share.
 pub(crate) struct Passes {
     lines: Box<[Line]>,
 }
 
 impl Passes {
-    /// Makes lines for `slots` threads at a time; further threads share one.
     pub(crate) fn new(slots: usize) -> Self {
         Self { lines: (0..=slots).map(|_| Line::default()).collect() }
     }
 
-    /// Counts a request.
     #[inline]
     pub(crate) fn count(&self, pass: Pass) {
         let shared = self.lines.len() - 1;
@@ -59,7 +55,6 @@ impl Passes {
         }
     }
 
-    /// Returns the number of requests that passed for a reason.
     pub(crate) fn total(&self, pass: Pass) -> u64 {
         self.lines.iter().map(|Line(counters)| counters[pass as usize].load(Ordering::Relaxed)).sum()
     }

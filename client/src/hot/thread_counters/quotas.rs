@@ -7,7 +7,8 @@ use plimsoll_core::report::Counts;
 
 use crate::hot::sync::{AtomicU64, Ordering, zeroed};
 
-/// The outcome of an exact quota. The coin's own outcome is counted beside it, except for a repeated refusal.
+/// The outcome of an exact quota. The coin's own outcome is counted as well, except for a repeated
+/// refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuotaOutcome {
     /// Refused by the store, after coin and guard let the request pass.
@@ -32,7 +33,6 @@ impl QuotaCounters {
         Self { keys, cells: OnceLock::new() }
     }
 
-    /// Counts `n` requests with the same outcome.
     pub(super) fn add(&self, key: u32, outcome: QuotaOutcome, n: u32) {
         let cells = self.cells.get_or_init(|| zeroed(self.keys));
         let cell = cells.get(key as usize).map(|cells| &cells[outcome as usize]);
@@ -43,7 +43,6 @@ impl QuotaCounters {
         }
     }
 
-    /// Returns the columns of quotas of a key's counts.
     pub(super) fn counts(&self, key: u32) -> Counts {
         let Some(cells) = self.cells.get().and_then(|cells| cells.get(key as usize)) else {
             return Counts::ZERO;

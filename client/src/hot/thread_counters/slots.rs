@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicUsize;
 use crate::hot::rng;
 use crate::hot::sync::{AtomicU64, Ordering};
 
-/// The largest number of threads with a slot at the same time.
 pub(crate) const THREAD_SLOTS_MAX: usize = 256;
 
 const WORDS: usize = THREAD_SLOTS_MAX / u64::BITS as usize;
@@ -16,7 +15,6 @@ const WORDS: usize = THREAD_SLOTS_MAX / u64::BITS as usize;
 static SLOTS: ThreadSlots = ThreadSlots::new();
 #[cfg(feature = "loom")]
 static SLOTS: std::sync::LazyLock<ThreadSlots> = std::sync::LazyLock::new(ThreadSlots::new);
-/// The highest slot that was ever taken, plus one.
 static HIGH_WATERMARK: AtomicUsize = AtomicUsize::new(0);
 
 /// The mark of a thread that has not decided yet.
@@ -30,7 +28,6 @@ thread_local! {
     static RELEASE: ReleaseOnExit = const { ReleaseOnExit };
 }
 
-/// Releases the slot when its thread ends.
 struct ReleaseOnExit;
 
 impl Drop for ReleaseOnExit {
@@ -59,7 +56,7 @@ pub(crate) fn current(slots: usize) -> Option<usize> {
 fn assign() -> Option<usize> {
     if SLOT.get() == UNASSIGNED {
         rng::seed_thread();
-        // A thread whose destructors have begun could not release a slot any more.
+        // A thread could not release a slot after its destructors have begun.
         let slot = RELEASE.try_with(|_| SLOTS.take()).ok().flatten();
         HIGH_WATERMARK.fetch_max(slot.map_or(0, |slot| slot + 1), Ordering::Relaxed);
         SLOT.set(slot.unwrap_or(WITHOUT));
@@ -67,17 +64,14 @@ fn assign() -> Option<usize> {
     Some(SLOT.get()).filter(|slot| *slot < WITHOUT)
 }
 
-/// The slots of a process, one bit each.
 pub(crate) struct ThreadSlots([AtomicU64; WORDS]);
 
 impl ThreadSlots {
-    /// Makes slots that are all free.
     #[cfg(not(feature = "loom"))]
     pub(crate) const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; WORDS])
     }
 
-    /// Makes slots that are all free.
     #[cfg(feature = "loom")]
     pub(crate) fn new() -> Self {
         Self(std::array::from_fn(|_| AtomicU64::new(0)))

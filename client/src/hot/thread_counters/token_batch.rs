@@ -6,13 +6,11 @@
 pub(crate) struct TokenBatch(pub(super) u64);
 
 impl TokenBatch {
-    /// The largest number of tokens taken at once.
     pub(crate) const LEFT_MAX: u32 = u16::MAX as u32;
     /// The position of the tokens used, for a counter that is only added to.
     pub(super) const USED: u32 = 32;
     const LEFT: u32 = 16;
 
-    /// Returns the tokens left of refill number `refill`.
     #[inline]
     pub(crate) const fn left(self, refill: u16) -> u32 {
         if self.0 as u16 == refill { (self.0 >> Self::LEFT) as u16 as u32 } else { 0 }

@@ -1,4 +1,4 @@
-//! What the answer of the exact layer does to a decision, and how it is counted.
+//! Joins the answer of the exact layer with a decision, and counts both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,6 @@ impl Table {
         self.refuse(of, refused)
     }
 
-    /// Joins the decision of coin and guard, which admit the request, with the answer of the exact layer.
     pub(super) fn settle(&self, of: Subject<'_>, decided: Decided, exact: Exact) -> Decided {
         let Exact::Refused { reason, .. } = exact else { return decided };
         if of.is_enforced() {
@@ -47,7 +46,6 @@ impl Table {
         Decided { withheld: Some(reason), quota: Some(quota), ..decided }
     }
 
-    /// Counts a refusal of a quota.
     pub(super) fn count_quota(&self, of: Subject<'_>, outcome: QuotaOutcome, reason: Reason) {
         if of.cost == 0 {
             return;

@@ -16,9 +16,7 @@ use crate::limiter::{Decided, Limiter, Request};
 /// One item for each key of a request; a few take no allocation.
 pub(crate) type Each<T> = SmallVec<[T; 8]>;
 
-/// A key with quotas.
 struct WithQuotas<'a> {
-    /// The index of the key in the request.
     at: usize,
     quotas: BucketQuotas,
     tenant: Encoded<'a>,
@@ -31,7 +29,6 @@ impl WithQuotas<'_> {
     }
 }
 
-/// Returns the answer of the store.
 async fn answer(taking: Taking) -> Exact {
     match taking {
         Taking::Ready(exact) => exact,
@@ -40,8 +37,9 @@ async fn answer(taking: Taking) -> Exact {
 }
 
 impl Limiter {
-    /// Decides about each key of a request: by one draw, then by their quotas. The request as a whole is refused if any of
-    /// them refuses: then it counts as dropped for all keys. One that does not wait is ready with the first poll.
+    /// Decides about each key of a request: by one draw, then by their quotas. If any of them
+    /// refuses, the whole request is refused, and counts as dropped for all keys. A request that
+    /// does not wait is ready with the first poll.
     pub(crate) async fn each(&self, request: &Request<'_>, waits: bool) -> Each<Decided> {
         match request.several() {
             None => smallvec![self.begin(request, waits).ended().await],
@@ -104,7 +102,7 @@ impl Limiter {
             shadowed.iter().zip(remembered).map(|(key, remembered)| match (remembered, key.subject.cost) {
                 (Some(refused), _) => Taking::Ready(refused),
                 (None, 0) => Taking::Ready(Exact::Granted),
-                // The request is served whatever the answer is, so each key is debited by itself.
+                // The request is served with any answer, so each key is debited by itself.
                 (None, _) => store.take(&[key.asked()], waits),
             });
         // All wait together, so that the request waits for one deadline.
@@ -115,7 +113,6 @@ impl Limiter {
         decided
     }
 
-    /// Decides about each key by coin and guard.
     fn by_coin(&self, subjects: &[Option<Subject<'_>>], trace: Option<TraceId>) -> Each<Decided> {
         let parts = subjects.iter().flatten().map(|subject| Part::new(subject.target, subject.cost));
         let mut parts: Each<Part> = parts.collect();

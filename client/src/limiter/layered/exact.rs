@@ -8,18 +8,13 @@ use std::time::Duration;
 use plimsoll_core::decision::Reason;
 use plimsoll_core::quota::Quota;
 
-/// The quotas of one key of a request, and the tokens that the request costs.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// The quotas of the bucket.
     pub(crate) quotas: &'a [Arc<Quota>],
-    /// The tenant, a valid name.
     pub(crate) tenant: &'a str,
-    /// The tokens of each quota.
     pub(crate) cost: u32,
 }
 
-/// The decision of the exact layer about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Exact {
     /// All quotas had the tokens, and they are taken; or the policy of a quota admits without its store.
@@ -28,7 +23,6 @@ pub(crate) enum Exact {
     Refused {
         /// The index of the key in what was asked.
         at: usize,
-        /// The quota.
         quota: Arc<Quota>,
         /// The reason: `TenantQuotaExceeded` or `QuotaDegraded`.
         reason: Reason,
@@ -37,24 +31,22 @@ pub(crate) enum Exact {
     },
 }
 
-/// What is left of an exact quota, by the last answer of its store.
+/// The rest of an exact quota, by the last answer of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaLeft {
     /// The quota.
     pub quota: Arc<Quota>,
-    /// The requests left, with those that this instance has leased.
+    /// The requests left, including requests that this instance has leased.
     pub remaining: u64,
     /// The time until the next refill.
     pub reset: Duration,
 }
 
-/// A decision, or the question to the store on its way.
 pub(crate) enum Taking {
-    /// The decision, by leases or by a policy alone.
+    /// The decision, by leases or only by a policy.
     Ready(Exact),
     /// The decision of the store. Dropped before its end, it gives back what it has; a debit on its way is spent.
     Asking(Answer),
 }
 
-/// The answer of a store that was asked.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Exact> + Send>>;

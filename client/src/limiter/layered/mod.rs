@@ -35,7 +35,6 @@ use crate::hot::thread_counters::QuotaOutcome;
 /// from memory, before the coin.
 pub(crate) type QuotaTally = [u64; 5];
 
-/// The exact layer of a limiter.
 pub(crate) struct Layered {
     /// The store; unset where quotas are not enforced.
     store: OnceLock<Box<dyn Store>>,
@@ -44,28 +43,23 @@ pub(crate) struct Layered {
 }
 
 impl Layered {
-    /// Makes the exact layer of so many buckets, without a store.
     pub(crate) fn new(buckets: usize) -> Self {
         Self { store: OnceLock::new(), tallies: (0..buckets).map(|_| Default::default()).collect() }
     }
 
-    /// Sets the store, once.
     pub(crate) fn set_store(&self, store: impl Store + 'static) {
         let _ = self.store.set(Box::new(store));
     }
 
-    /// Returns the store, if there is one.
     pub(crate) fn store(&self) -> Option<&dyn Store> {
         self.store.get().map(|store| &**store)
     }
 
-    /// Returns the refusals of a bucket by its quotas.
     pub(crate) fn tally(&self, bucket: u32) -> QuotaTally {
         let counters = self.tallies.get(bucket as usize);
         counters.map_or([0; 5], |counters| counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)))
     }
 
-    /// Counts `n` requests of a bucket.
     fn count(&self, bucket: u32, outcome: QuotaOutcome, reason: Reason, n: u32) {
         let is_degraded = usize::from(reason == Reason::QuotaDegraded);
         let at = match outcome {
@@ -87,8 +81,9 @@ impl Limiter {
         self.table.known_bucket(bucket).is_some_and(|place| self.table.quotas_of(place.bucket).is_some())
     }
 
-    /// Returns the exact quota of a request's tenant with the least left, as far as this instance has heard from the store:
-    /// for answers to admitted requests. `None` for buckets without quotas, and while the store does not answer.
+    /// Returns the exact quota of a request's tenant with the least left, by the last answers of
+    /// the store: for answers to admitted requests. `None` for buckets without quotas, and while
+    /// the store does not answer.
     #[must_use]
     pub fn quota_left(&self, request: &Request<'_>) -> Option<QuotaLeft> {
         let quotas = self.table.quotas_of(self.table.known_bucket(request.bucket())?.bucket)?;

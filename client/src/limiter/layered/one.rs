@@ -14,7 +14,6 @@ use crate::hot::table::{Table, Target};
 use crate::limiter::Decided;
 use crate::limiter::handles::thread_ctx;
 
-/// A request of one key.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) target: Target,
@@ -25,20 +24,17 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Returns true if refusals are carried out.
     pub(super) const fn is_enforced(self) -> bool {
         self.target.word().is_enforced()
     }
 }
 
-/// A decision, or the question to the store on its way.
 pub(crate) enum Step {
     Decided(Decided),
     Asking(Asking),
 }
 
 impl Step {
-    /// Waits for the decision.
     pub(crate) async fn ended(self) -> Decided {
         match self {
             Self::Decided(decided) => decided,
@@ -54,7 +50,7 @@ pub(crate) struct Asking {
     subject: Subject<'static>,
     /// The decision of coin and guard.
     decided: Option<Decided>,
-    /// Never locked: it makes the future `Sync`, which those of services may have to be.
+    /// Never locked. It makes the future `Sync`, which services may need.
     answer: Mutex<Answer>,
 }
 
@@ -70,20 +66,20 @@ impl Future for Asking {
     }
 }
 
-/// Returns the name by which the quotas of a tenant are kept: that of the class `default` for an empty one. A tenant
-/// without room in the table has a quota of its own all the same.
+/// Returns the name of a tenant's quotas: the class `default` for an empty tenant. A tenant without
+/// room in the table has its own quota anyway.
 pub(crate) fn name_of(tenant: &str) -> Encoded<'_> {
     Encoded::of(tenant).unwrap_or(Encoded::Plain(DEFAULT_TENANT))
 }
 
 impl Table {
-    /// Returns the quotas that a request of a bucket is subject to, if there is a store to ask.
     #[inline]
     pub(crate) fn quotas_of(&self, bucket: u32) -> Option<BucketQuotas> {
         self.layered.store().and_then(|_| self.quotas.get(bucket))
     }
 
-    /// Begins to decide about a request, by the quotas of its bucket if it has any. One that does not wait is decided.
+    /// Begins to decide about a request, by the quotas of its bucket if it has any. A request that
+    /// does not wait is decided.
     pub(crate) fn begin(self: &Arc<Self>, of: Subject<'_>, trace: Option<TraceId>, waits: bool) -> Step {
         let by_coin = || self.decide_in_full(of.target, of.cost, trace, thread_ctx(self));
         let (Some(quotas), Some(store)) = (self.quotas_of(of.bucket), self.layered.store()) else {

@@ -9,16 +9,13 @@ use plimsoll_core::quota::Quota;
 
 use super::exact::{Asked, Exact, QuotaLeft, Taking};
 
-/// The store of a limiter.
 pub(crate) trait Store: Send + Sync {
-    /// Returns the refusal that is remembered for one of these keys.
     fn remembered(&self, asked: &[Asked<'_>]) -> Option<Exact>;
 
     /// Takes the cost of a request from all quotas of all its keys, or from none. A request that does not wait is decided
     /// from memory, else by the policies of its quotas.
     fn take(&self, asked: &[Asked<'_>], waits: bool) -> Taking;
 
-    /// Returns what is left of a quota by the last answer about it.
     fn left(&self, quota: &Arc<Quota>, tenant: &str) -> Option<QuotaLeft>;
 
     /// Returns false while requests are kept from a store that does not answer.
@@ -32,7 +29,6 @@ pub(crate) trait Store: Send + Sync {
         Box::pin(ready(()))
     }
 
-    /// Returns the counters and gauges of now, if the store has any.
     #[cfg(feature = "quota")]
     fn counters(&self) -> Option<crate::limiter::quota::StoreCounters> {
         None

@@ -1,4 +1,5 @@
-//! The layered decision over a store in memory: what is asked, in which order, and how it is counted.
+//! The layered decision over a store in memory: questions to the store, their order, and the
+//! counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,6 @@ fn quota(name: &str, max: u64, policy: OnStoreError, lease: u64) -> Quota {
     Quota::new(Name::new(name).unwrap(), rate, QuotaKey::Tenant, policy, lease).unwrap()
 }
 
-/// A bucket `api` with an hourly quota of `max` for each tenant, and the bucket `free` without one.
 fn plane(max: u64) -> ControlPlane {
     let plane = ControlPlane::new(7);
     plane.quota("api", max, HOUR).unwrap();

@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use crate::setup::readable_debug;
 
-/// The default time that a request waits for the store.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_millis(20);
-/// The times that a request may wait for the store.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
-/// The port of a quota server.
 const SERVER_PORT: u16 = 9049;
 const REDIS_PORT: u16 = 6379;
 
@@ -55,14 +52,10 @@ pub struct QuotaStore {
     pub(super) timeout: Duration,
 }
 
-/// The kind of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StoreKind {
-    /// A quota server of Plimsoll.
     Server,
-    /// One Redis.
     Redis,
-    /// Redis Cluster.
     Cluster,
 }
 
@@ -113,7 +106,7 @@ impl QuotaStore {
     /// Makes the configuration of a store by its address.
     ///
     /// # Errors
-    /// When the address is malformed, or needs TLS that this build is without.
+    /// If the address is malformed, or needs TLS that this build is without.
     pub fn new(url: &str) -> Result<Self, QuotaStoreError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| malformed(url, "it has no scheme"))?;
         if rest.contains('@') {
@@ -169,7 +162,7 @@ impl QuotaStore {
         })
     }
 
-    /// Sets the user of the store. Without one, the password alone is sent.
+    /// Sets the user of the store. Without one, only the password is sent.
     #[must_use]
     pub fn username(mut self, username: &str) -> Self {
         self.username = Some(username.to_owned());
@@ -183,8 +176,8 @@ impl QuotaStore {
         self
     }
 
-    /// Sets the file with the certificates of the authorities that sign those of the store, as PEM, in place of those of
-    /// the system.
+    /// Sets the file with the certificates of the authorities of the store, as PEM, in place of the
+    /// authorities of the system.
     #[must_use]
     pub fn ca(mut self, path: impl AsRef<Path>) -> Self {
         self.ca = Some(path.as_ref().to_owned());
@@ -199,10 +192,8 @@ impl QuotaStore {
         self
     }
 
-    /// Checks what can be checked without a connection.
-    ///
-    /// # Errors
-    /// When a file cannot be used, or the timeout is out of range.
+    /// Checks everything that needs no connection. Fails if a file cannot be used, or the timeout
+    /// is out of range.
     pub(super) fn check(&self) -> Result<(), QuotaStoreError> {
         if !TIMEOUTS.contains(&self.timeout) {
             let (timeout, min, max) = (self.timeout, TIMEOUTS.start(), TIMEOUTS.end());
@@ -214,7 +205,6 @@ impl QuotaStore {
         Ok(())
     }
 
-    /// Returns the password of now.
     pub(super) fn password(&self) -> Result<Option<String>, QuotaStoreError> {
         let Some(path) = &self.password_file else { return Ok(None) };
         let text = std::fs::read_to_string(path).map_err(|source| self.unreadable(path, source))?;
@@ -225,7 +215,6 @@ impl QuotaStore {
         Ok(Some(password.to_owned()))
     }
 
-    /// Returns the authorities.
     pub(super) fn authorities(&self) -> Result<Option<Vec<u8>>, QuotaStoreError> {
         let Some(path) = &self.ca else { return Ok(None) };
         let pem = std::fs::read(path).map_err(|source| self.unreadable(path, source))?;

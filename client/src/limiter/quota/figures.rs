@@ -13,14 +13,12 @@ use crate::hot::sync::lock;
 
 /// The upper bounds of the times of calls in seconds; one more bin is for longer ones.
 const CALL_SECONDS: [f64; 11] = [0.000_25, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0];
-/// The quotas whose lost tokens are counted by name; those of further ones count for `other`.
+/// Maximum number of quotas with their own count of lost tokens. Further ones count for `other`.
 pub(crate) const LOST_NAMES_MAX: usize = 1_000;
 const OTHER: &str = "other";
-/// The policies in the order of their discriminants.
 const POLICIES: [&str; 3] = ["allow_bounded", "allow", "deny"];
 const _: () = assert!(OnStoreError::AllowBounded as usize == 0 && OnStoreError::Allow as usize == 1);
 
-/// Counters and the histogram of calls.
 #[derive(Default)]
 pub(super) struct Figures {
     granted: AtomicU64,
@@ -34,7 +32,6 @@ pub(super) struct Figures {
     micros: AtomicU64,
 }
 
-/// The counters and gauges of the exact layer at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StoreCounters {
     /// Calls to the store by result: `granted`, `refused`, and the failures, among them calls that an open breaker
@@ -42,34 +39,27 @@ pub(crate) struct StoreCounters {
     pub(crate) requests: Vec<(&'static str, u64)>,
     /// Decisions about a quota without its store, by policy: `allow_bounded`, `allow`, `deny`.
     pub(crate) degraded: Vec<(&'static str, u64)>,
-    /// Answers that came after the request had stopped waiting.
+    /// Answers that arrived after the request had stopped waiting.
     pub(crate) late: u64,
-    /// Tokens given back.
     pub(crate) given: u64,
     /// Tokens that were neither used nor given back, by quota.
     pub(crate) lost: Vec<(String, u64)>,
     /// False while a breaker is open.
     pub(crate) is_up: bool,
-    /// The keys in memory.
     pub(crate) keys: u64,
-    /// The tokens of leases.
     pub(crate) leased: u64,
-    /// The times of calls that were answered in time.
     pub(crate) durations: Durations,
 }
 
 impl Figures {
-    /// Counts an answer.
     pub(super) fn answered(&self, is_granted: bool) {
         add(if is_granted { &self.granted } else { &self.refused }, 1);
     }
 
-    /// Counts a call without an answer.
     pub(super) fn failed(&self, failure: Failure) {
         add(&self.failures[failure as usize], 1);
     }
 
-    /// Counts the time of a call.
     pub(super) fn took(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let bin = CALL_SECONDS.partition_point(|bound| *bound < seconds);
@@ -77,22 +67,18 @@ impl Figures {
         add(&self.micros, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// Counts a decision without the store.
     pub(super) fn degraded(&self, policy: OnStoreError) {
         add(&self.degraded[policy as usize], 1);
     }
 
-    /// Counts an answer that came too late.
     pub(super) fn late(&self) {
         add(&self.late, 1);
     }
 
-    /// Counts tokens given back.
     pub(super) fn given(&self, tokens: u64) {
         add(&self.given, tokens);
     }
 
-    /// Counts tokens that are neither used nor given back.
     pub(super) fn lost(&self, quota: &Quota, tokens: u64) {
         if tokens == 0 {
             return;
@@ -104,7 +90,6 @@ impl Figures {
         *sum = sum.saturating_add(tokens);
     }
 
-    /// Returns the counters, with the state of the store and of the book.
     pub(super) fn counters(&self, is_up: bool, (keys, leased): (usize, u64)) -> StoreCounters {
         let failures = Failure::WORDS.into_iter().zip(&self.failures);
         let mut requests = vec![("granted", get(&self.granted)), ("refused", get(&self.refused))];

@@ -17,7 +17,6 @@ impl Held {
         Self { shared, key, tokens }
     }
 
-    /// Keeps this many, and returns the others.
     pub(super) fn split(mut self, count: u64) -> Self {
         let others = Tokens { count: self.tokens.count.saturating_sub(count), ..self.tokens };
         self.tokens.count -= others.count;
@@ -25,7 +24,6 @@ impl Held {
         self
     }
 
-    /// Uses the tokens.
     pub(super) fn spend(mut self) {
         self.tokens.count = 0;
     }
@@ -37,17 +35,13 @@ impl Drop for Held {
     }
 }
 
-/// The outcome of a call for one request.
 pub(super) enum Settled {
-    /// The tokens.
     Took(Held),
     /// The store has fewer, and how long until it has enough, if ever.
     Refused(Option<std::time::Duration>),
-    /// The store does not answer.
     Failed,
 }
 
-/// A request that waits for the outcome.
 pub(super) struct Waits(pub(super) tokio::sync::oneshot::Sender<Settled>);
 
 impl Waiter for Waits {

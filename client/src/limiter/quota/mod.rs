@@ -28,27 +28,22 @@ use calls::Shared;
 use store::Store;
 use taking::Need;
 
-/// The quotas of one request that are decided without an allocation.
 const QUOTAS_ON_STACK: usize = 8;
 
-/// The exact quotas of one limiter. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Quotas {
     shared: Arc<Shared>,
 }
 
 impl Quotas {
-    /// Makes the quotas that a store decides. Connects with the first call.
-    ///
-    /// # Errors
-    /// When a file of the configuration cannot be read.
+    /// Makes the quotas that a store decides. Connects with the first call. Fails if a file of the
+    /// configuration cannot be read.
     pub(crate) fn new(store: &QuotaStore) -> Result<Self, QuotaStoreError> {
         let seed = getrandom::u64().unwrap_or_default();
         let shared = Shared::new(Store::new(store, seed)?, store.to_string(), store.timeout, seed);
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Makes quotas on these buckets.
     #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn on_memory(memory: &tests::memory::Memory, timeout: Duration) -> Self {
         let shared = Shared::new(Store::Memory(memory.clone()), "memory".to_owned(), timeout, 1);

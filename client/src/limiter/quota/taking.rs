@@ -20,7 +20,6 @@ use crate::limiter::layered::{Exact, Taking};
 /// The requests that wait for the store, at most; further ones follow the policies of their quotas.
 pub(crate) const WAITING_MAX: usize = 10_000;
 
-/// The tokens of one bucket that a request needs.
 #[derive(Clone, Copy)]
 pub(super) struct Need<'a> {
     at: usize,
@@ -36,20 +35,18 @@ impl<'a> Need<'a> {
     }
 }
 
-/// The tokens of one bucket that a request still needs, apart from the request.
 struct Open {
     at: usize,
     cost: u64,
-    /// The tokens beyond those that the lease has given, as a demand.
+    /// The tokens that the lease did not cover, as a demand.
     ask: Ask,
 }
 
-/// A request on its way: what it has, and what it needs.
 struct Request {
     shared: Arc<Shared>,
     has: Vec<Held>,
     open: Vec<Open>,
-    /// What the policies have admitted, which a later refusal takes back.
+    /// The admissions by policies, which a later refusal takes back.
     allowed: Vec<Allowed>,
 }
 
@@ -61,7 +58,6 @@ struct Allowed {
 }
 
 impl Shared {
-    /// Asks the store for what the leases do not cover, for a request that waits.
     pub(super) fn ask(self: &Arc<Self>, needs: &[Need<'_>], now: MonoTime, waits: bool) -> Taking {
         let mut request =
             Request { shared: Arc::clone(self), has: Vec::new(), open: Vec::new(), allowed: Vec::new() };
@@ -77,7 +73,7 @@ impl Shared {
         }
         let is_possible = waits && !self.is_closed() && Handle::try_current().is_ok();
         let counted = if is_possible { Arc::clone(&self.waiting).try_acquire_owned().ok() } else { None };
-        // A breaker that is open decides about its keys at once.
+        // An open breaker decides about its keys immediately.
         let without = |_: &mut Open| counted.is_none() || !self.passes();
         for open in request.open.extract_if(.., without).collect::<Vec<_>>() {
             self.figures.failed(if is_possible && counted.is_none() {
@@ -128,7 +124,6 @@ impl Shared {
 }
 
 impl Request {
-    /// Waits for the call of the one key that the lease does not cover.
     async fn wait(
         mut self,
         open: Open,
@@ -148,7 +143,6 @@ impl Request {
         }
     }
 
-    /// Decides without the store.
     fn by_policy(mut self, open: &Open, now: MonoTime) -> Exact {
         match self.is_allowed(open, now) {
             true => self.granted(),
@@ -156,7 +150,8 @@ impl Request {
         }
     }
 
-    /// Asks for several keys: at once where the store can, else in sequence until one refuses.
+    /// Asks for several keys: together where the store can, otherwise in sequence until one
+    /// refuses.
     async fn ask_together(mut self, _counted: OwnedSemaphorePermit) -> Exact {
         let open = std::mem::take(&mut self.open);
         let mut asks = Vec::with_capacity(open.len());
@@ -199,7 +194,7 @@ impl Request {
         self.granted()
     }
 
-    /// Takes the tokens of one answer, or returns the key that refuses and how long until it does not.
+    /// Takes the tokens of one answer, or returns the key that refuses and its wait.
     fn take_replies<'a>(
         &mut self,
         open: &'a [Open],
@@ -228,7 +223,6 @@ impl Request {
         refusal.or(is_short)
     }
 
-    /// Asks the policy of a quota about a request that its store does not answer.
     fn is_allowed(&mut self, open: &Open, now: MonoTime) -> bool {
         let (key, need) = (&open.ask.key, open.ask.demand.least);
         let is_allowed = match key.quota.on_store_error {
@@ -247,7 +241,6 @@ impl Request {
         is_allowed
     }
 
-    /// Uses all tokens.
     fn granted(mut self) -> Exact {
         self.has.drain(..).for_each(Held::spend);
         Exact::Granted
@@ -263,7 +256,6 @@ impl Request {
 }
 
 impl Shared {
-    /// Holds the tokens of an answer for the request that asked.
     fn hold(self: &Arc<Self>, ask: &Ask, granted: u64, refill_in: Duration, sent: MonoTime) -> Option<Held> {
         let tokens = Tokens { count: granted, ends: lease_ends(&ask.key.quota, refill_in, sent) };
         (granted > 0).then(|| Held::new(Arc::clone(self), ask.key.clone(), tokens))

@@ -20,7 +20,6 @@ fn explain(limiter: &Limiter, request: &Request<'_>) -> Decided {
     limiter.explain(request).now_or_never().unwrap()
 }
 
-/// Publishes a word for a bucket's default class, with a guard of so many tokens that is never refilled.
 fn direct_by(limiter: &Limiter, bucket: &str, word: DirectiveWord, tokens: impl Into<Option<u32>>) {
     let place = limiter.bucket(bucket).unwrap().place;
     let tokens = tokens.into();
@@ -36,7 +35,6 @@ fn counted(limiter: &Limiter, bucket: &str, tenant: &str) -> Counts {
     limiter.bucket(bucket).unwrap().key(tenant).counts()
 }
 
-/// Returns the reason of a refusal.
 fn refused(decided: &Decided) -> Option<Reason> {
     match decided.verdict {
         Verdict::Admit => None,
@@ -115,7 +113,6 @@ fn request_without_a_cost_is_answered_and_leaves_no_trace() {
     assert_eq!(limiter.table.untracked(), 0);
 }
 
-/// The tokens that requests of the bucket `full` have used.
 fn subscription_free_counts(limiter: &Limiter) -> u32 {
     limiter.table.counters.used(limiter.bucket("full").unwrap().place.default_key)
 }

@@ -11,12 +11,10 @@ use plimsoll_core::report::{Counts, Identity, InstanceId, Role};
 
 use crate::subscription::Subscription;
 
-/// Makes a limiter without directives; the tests publish them.
 fn limiter() -> Limiter {
     with_keys(64, 7).0
 }
 
-/// Makes a limiter with room for this many keys, and its subscription.
 pub(crate) fn with_keys(keys_max: usize, seed: u64) -> (Limiter, Subscription) {
     let identity = Identity {
         instance: InstanceId(1),
@@ -44,7 +42,6 @@ fn guard(limiter: &Limiter, bucket: &BucketHandle, tokens: f64, depth: f64) {
     limiter.table.refill();
 }
 
-/// Decides about a request of a cost.
 fn admits(limiter: &Limiter, bucket: &BucketHandle, tenant: &str, cost: u32) -> bool {
     limiter.check(&Request::new(bucket, tenant).cost(cost)).is_admit()
 }

@@ -1,5 +1,5 @@
-//! Waiting for admission, for background jobs: a queue for each key of a process, whose first waiter asks at a pace
-//! that the control plane can follow.
+//! Waiting for admission, for background jobs: a queue for each key of a process. The first waiter
+//! asks at a pace that the control plane can follow.
 
 mod pace;
 mod queues;
@@ -18,11 +18,9 @@ use crate::hot::sync::lock;
 use queues::Queues;
 pub(super) use turn::wait;
 
-/// The waiters of a limiter, and what became of earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     queues: Mutex<Queues>,
-    /// The start of the queues' clock.
     origin: OnceLock<Instant>,
     admitted: AtomicU64,
     timed_out: AtomicU64,
@@ -30,7 +28,6 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Returns the number of requests that wait now.
     pub(crate) fn waiters(&self) -> u64 {
         self.queues().waiters() as u64
     }
@@ -47,7 +44,6 @@ impl Waiting {
         lock(&self.queues)
     }
 
-    /// Returns the start of the queues' clock.
     fn origin(&self) -> Instant {
         *self.origin.get_or_init(Instant::now)
     }

@@ -1,11 +1,11 @@
-//! The pace at which the waiters of one key ask: just above the rate at which they are admitted, so that they notice
-//! when more would be, and do not inflate what the control plane sees. Pure: the caller passes the time.
+//! The pace of the waiters of one key: just above their rate of admissions, so that they notice
+//! when it rises, and do not inflate what the control plane sees. Pure: the caller passes the time.
 
 use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-/// Requests asked for each request admitted, while the coin refuses some.
+/// Attempts for each admission, while the coin refuses some.
 pub(super) const EAGERNESS: f64 = 1.25;
 /// The share that waiters may add to the requests of their key that do not wait, such as a flood of the same tenant.
 pub(super) const OTHERS_SHARE: f64 = 0.1;
@@ -15,64 +15,52 @@ pub(super) const ASKED_MIN: f64 = 4.0;
 pub(super) const ASKED_MAX: f64 = 100_000.0;
 /// The longest time between two attempts of a key's waiters, also if a request counts as many.
 pub(super) const ATTEMPT_WAIT_MAX: Duration = Duration::from_secs(2);
-/// The time after which the first waiter looks at the directive again.
 pub(super) const LOOK_WAIT_MAX: Duration = Duration::from_millis(100);
-/// The interval at which guards are refilled.
 const REFILL: Duration = Duration::from_millis(10);
 /// The looks at an empty guard within the time between two attempts.
 const LOOKS: u32 = 8;
 /// The time of attempts that a late timer may make up for.
 const LATE_MAX: Duration = Duration::from_millis(20);
-/// The time constant of rates.
 const MEMORY: Duration = Duration::from_secs(2);
-/// The shortest time over which the other requests of a key are measured.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
-/// The longest time over which the other requests of a key are measured.
 const MEASURED_MAX: Duration = Duration::from_secs(10);
 
 /// The directive of a key as far as a waiter can see it without being counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Outlook {
-    /// True if refusals are carried out.
     pub(super) is_enforced: bool,
     /// The probability that the coin refuses.
     pub(super) ratio: f64,
-    /// True if the guard or the headroom has tokens for the request.
     pub(super) has_tokens: bool,
-    /// Requests of the key so far, those of waiters included.
+    /// Requests of the key so far, including the requests of waiters.
     pub(super) offered: u64,
 }
 
-/// The next act of the first waiter of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// To ask now.
     Ask,
     /// To look again at this time.
     Look(MonoTime),
 }
 
-/// The pace of one key.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// Requests/s of waiters that were admitted, smoothed.
     admitted: Fading,
-    /// Requests/s of the key that do not wait, smoothed.
     others: f64,
     /// The time of the last measurement of the others, and the requests of the key then.
     measured: Option<(MonoTime, u64)>,
     /// Requests of waiters since then.
     own: u64,
-    /// The time of the next attempt while the coin refuses.
     due: MonoTime,
 }
 
 impl Pace {
-    /// Returns what the first waiter does now, whose request counts as `cost`.
+    /// Returns what the first waiter does now, with a request of this `cost`.
     ///
-    /// Without a ratio it asks as soon as the guard has tokens: nothing is overloaded. With one it asks when its turn
-    /// has come. An empty guard delays an attempt by at most the time between two attempts, so that a flood that
-    /// takes every token does not keep the waiter from asking.
+    /// Without a ratio it asks as soon as the guard has tokens: nothing is overloaded. With one it
+    /// asks when its turn has come. An empty guard delays an attempt by at most the time between
+    /// two attempts, so that a flood that takes every token does not keep the waiter from asking.
     pub(super) fn next(&mut self, now: MonoTime, cost: u32, outlook: Outlook) -> Next {
         self.measure(now, outlook.offered);
         let interval = self.interval(now, cost, outlook.ratio);
@@ -86,7 +74,6 @@ impl Pace {
         }
     }
 
-    /// Records an attempt.
     pub(super) fn on_asked(&mut self, now: MonoTime, cost: u32, ratio: f64, is_admitted: bool) {
         self.own += u64::from(cost);
         if is_admitted {
@@ -97,7 +84,6 @@ impl Pace {
         self.due = (self.due.max(earliest) + interval).min(now + interval);
     }
 
-    /// Returns the time between two attempts.
     fn interval(&self, now: MonoTime, cost: u32, ratio: f64) -> Duration {
         if ratio >= 1.0 {
             // No attempt can pass; they only show that there is demand.
@@ -108,7 +94,6 @@ impl Pace {
         Duration::from_secs_f64(seconds).min(ATTEMPT_WAIT_MAX)
     }
 
-    /// Measures the requests of the key that do not wait.
     fn measure(&mut self, now: MonoTime, offered: u64) {
         let Some((at, before)) = self.measured else {
             (self.measured, self.own) = (Some((now, offered)), 0);
@@ -125,7 +110,6 @@ impl Pace {
     }
 }
 
-/// A rate that fades with time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fading {
     rate: f64,
@@ -142,7 +126,6 @@ impl Fading {
     }
 }
 
-/// Returns the share of a smoothed rate that is left after a span.
 fn kept(span: Duration) -> f64 {
     (-span.as_secs_f64() / MEMORY.as_secs_f64()).exp()
 }

@@ -10,12 +10,9 @@ use tokio::sync::Notify;
 
 use super::pace::{Next, Outlook, Pace};
 
-/// The most waiters of a limiter; more are refused at once.
 pub(super) const WAITERS_MAX: usize = 10_000;
-/// The most keys without waiters whose pace is remembered.
 pub(super) const PACES_MAX: usize = 1_024;
 
-/// The queues of a limiter.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     /// By key.
@@ -24,16 +21,14 @@ pub(super) struct Queues {
     last: u64,
 }
 
-/// The waiters of one key, in the order in which they came.
+/// The waiters of one key, in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pace: Pace,
     line: VecDeque<(u64, Arc<Notify>)>,
-    /// The last refusal of a waiter.
     refusal: Option<Refusal>,
 }
 
-/// A place in the queue of a key.
 pub(super) struct Ticket {
     key: u32,
     number: u64,
@@ -41,14 +36,10 @@ pub(super) struct Ticket {
     pub(super) first: Arc<Notify>,
 }
 
-/// The next act of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Turn {
-    /// The waiter has its verdict, which is counted.
     Decided(Verdict),
-    /// The waiter is the first, and looks again at this time.
     Look(MonoTime),
-    /// Others come before.
     Behind,
 }
 
@@ -57,7 +48,6 @@ impl Queues {
         self.waiters
     }
 
-    /// Takes the last place of a key's queue; `None` if there are too many waiters.
     pub(super) fn enter(&mut self, key: u32) -> Option<Ticket> {
         if self.waiters >= WAITERS_MAX {
             return None;
@@ -106,7 +96,6 @@ impl Queues {
         }
     }
 
-    /// Gives a place up, and notifies the waiter that is the first now. Returns the last refusal of the key.
     pub(super) fn leave(&mut self, ticket: &Ticket) -> Option<Refusal> {
         let queue = self.queues.get_mut(&ticket.key)?;
         // Numbers ascend, so that a storm of cancellations does not search the line from its front.

@@ -1,4 +1,5 @@
-//! Tests of waiting under tokio's paused clock: at once, in order, cancelled, bounded, with a cost and to the deadline.
+//! Tests of waiting under tokio's paused clock: immediate, in order, cancelled, bounded, with a
+//! cost and to the deadline.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,7 +18,6 @@ use crate::limiter::{KeyHandle, Limiter, Request};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A limiter with one key, whose directive the tests publish.
 struct Fixture {
     limiter: Limiter,
     key: KeyHandle,
@@ -41,13 +41,11 @@ impl Fixture {
         self.limiter.table.publish(self.key.place.default_key, word);
     }
 
-    /// Sets the tokens of the guard.
     fn fill(&self, tokens: f64) {
         self.limiter.table.fill(self.key.place.default_key, Tokens::new(tokens), Tokens::new(100.0));
         self.limiter.table.refill();
     }
 
-    /// Waits for an admission of the key.
     fn wait(&self, cost: u32, time: Duration) -> impl Future<Output = Verdict> + use<> {
         let (limiter, key) = (self.limiter.clone(), self.key.clone());
         async move { limiter.check_async(&key.request().cost(cost).within(time)).await }
@@ -64,7 +62,6 @@ impl Fixture {
         [waiting.waiters(), admitted, timed_out, overflowed]
     }
 
-    /// Starts waits one after the other; each adds its number to the list when it is admitted.
     async fn start(
         &self,
         n: usize,

@@ -16,7 +16,6 @@ use crate::limiter::handles::thread_ctx;
 use crate::limiter::layered::Step;
 use crate::limiter::{Decided, KeyHandle, Limiter, Request};
 
-/// A place in a queue, which is given up when this is dropped.
 struct Place<'a> {
     waiting: &'a Waiting,
     ticket: Ticket,
@@ -94,7 +93,6 @@ fn outlook(key: &KeyHandle, cost: u32) -> Outlook {
     }
 }
 
-/// Returns a refusal that is not counted, for a request that never asked.
 fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
     let (target, table) = (key.target(), &key.table);
     let outcome = if table.has_tokens(target, cost) { Outcome::Dropped } else { Outcome::GuardDropped };
@@ -103,7 +101,6 @@ fn refusal(key: &KeyHandle, cost: u32) -> Verdict {
 }
 
 impl Place<'_> {
-    /// Counts the result of a wait that has been counted as one.
     fn end(&self, verdict: Verdict) {
         if self.has_waited {
             let admitted = verdict.is_admit();
@@ -120,7 +117,6 @@ impl Drop for Place<'_> {
 }
 
 impl Waiting {
-    /// Sleeps until a time of the queues' clock.
     async fn sleep_until(&self, then: MonoTime) {
         match self.origin().checked_add(then.since(MonoTime::ZERO)) {
             Some(then) => tokio::time::sleep_until(then).await,

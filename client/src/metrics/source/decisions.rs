@@ -11,7 +11,6 @@ use super::Source;
 use crate::feed::Control;
 use crate::limiter::layered::QuotaTally;
 
-/// The decisions of one bucket by the mode in which they were made; `None` where it is unknown.
 #[derive(Debug)]
 pub(super) struct ByMode {
     mode: Option<Mode>,
@@ -19,7 +18,6 @@ pub(super) struct ByMode {
     by_mode: BTreeMap<Option<Mode>, Results>,
 }
 
-/// The words of results.
 const RESULTS: [&str; 8] = [
     "admit",
     "drop",
@@ -31,7 +29,6 @@ const RESULTS: [&str; 8] = [
     "quota_repeated",
 ];
 
-/// The requests of one bucket by result.
 type Results = [u64; RESULTS.len()];
 
 fn results(counts: Counts, by_quotas: QuotaTally) -> Results {
@@ -60,7 +57,6 @@ pub(super) const DECISIONS: Metric<Source> = Metric::<Source>::counter(
 )
 .first();
 
-/// Refusals by reason.
 pub(super) const REFUSALS: Metric<Source> = Metric::counter(
     "plimsoll_refusals_total",
     &["bucket", "reason", "enforced"],
@@ -100,7 +96,6 @@ fn decisions(source: &Source) -> Vec<Series> {
     rows(series)
 }
 
-/// Returns the decisions of each bucket so far, and its mode.
 fn counts(control: &Control) -> Vec<(Bucket, Results, Option<Mode>)> {
     control.subscription.with(|subscription, _| {
         let mut buckets: BTreeMap<Bucket, Counts> = BTreeMap::new();

@@ -8,7 +8,6 @@ use plimsoll_core::stats::metrics::{Metric, maybe, one, rows};
 use crate::feed::Control;
 use crate::subscription::assignment::Assignment;
 
-/// The metrics of the feed.
 pub(super) const FEED: [Metric<Control>; 18] = [
     Metric::gauge(
         "plimsoll_feed_connected",

@@ -17,7 +17,6 @@ use crate::hot::sync::lock;
 use crate::limiter::Limiter;
 use decisions::ByMode;
 
-/// The metrics of decisions.
 const LIMITER: &[Metric<Source>] = &[
     decisions::DECISIONS,
     decisions::REFUSALS,
@@ -57,7 +56,6 @@ const LIMITER: &[Metric<Source>] = &[
     ),
 ];
 
-/// A limiter, and the state that an export leaves for the next.
 #[derive(Debug)]
 pub(super) struct Source {
     limiter: Limiter,
@@ -65,7 +63,6 @@ pub(super) struct Source {
     decisions: Mutex<HashMap<Bucket, ByMode>>,
 }
 
-/// Returns the descriptions of all metrics.
 pub(super) fn described() -> Vec<About> {
     let mut all = metrics::described(LIMITER);
     #[cfg(feature = "quota")]
@@ -81,7 +78,6 @@ impl Source {
         Self { limiter, decisions: Mutex::default() }
     }
 
-    /// Returns all families with their present series.
     pub(super) fn families(&self) -> Vec<Family> {
         let mut all = families(LIMITER, self);
         #[cfg(feature = "quota")]

@@ -1,4 +1,5 @@
-//! The requests of the middleware: those that passed without a decision, and the responses to the others.
+//! The requests of the middleware: requests that passed without a decision, and the responses to
+//! the others.
 
 use plimsoll_core::stats::metrics::{Metric, Series, Value, rows};
 
@@ -8,7 +9,6 @@ use super::Source;
 use crate::hot::thread_counters::Pass;
 use crate::subscription::BucketResponses;
 
-/// The requests that passed without a decision.
 #[cfg(feature = "middleware")]
 pub(super) const PASSED: Metric<Source> = Metric::counter(
     "plimsoll_requests_passed_total",
@@ -18,7 +18,6 @@ pub(super) const PASSED: Metric<Source> = Metric::counter(
     |source| rows(Pass::ALL.map(|pass| ([pass.reason()], source.limiter.table.passes.total(pass)))),
 );
 
-/// The responses that the middleware has recorded.
 pub(super) const RESPONSES: [Metric<Vec<BucketResponses>>; 2] = [
     Metric::counter(
         "plimsoll_responses_total",
@@ -41,10 +40,8 @@ pub(super) const RESPONSES: [Metric<Vec<BucketResponses>>; 2] = [
     ),
 ];
 
-/// Values, each with a last label if it has one.
 type Labelled = Vec<(Option<String>, Value)>;
 
-/// Returns the values of each bucket and cohort.
 fn responses(watched: &[BucketResponses], values: fn(&BucketResponses) -> Labelled) -> Vec<Series> {
     rows(watched.iter().flat_map(|of| {
         let labels = move |last| [Some(of.bucket.to_string()), Some(of.cohort.to_owned()), last];

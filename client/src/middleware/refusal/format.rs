@@ -27,19 +27,17 @@ pub enum RateLimitHeaders {
 }
 
 impl RateLimitHeaders {
-    /// Returns true if the fields of the IETF's draft are wanted.
     pub(super) const fn has_ietf(self) -> bool {
         matches!(self, Self::Both | Self::Ietf)
     }
 
-    /// Returns true if the fields with the prefix `X-RateLimit-` are wanted.
     pub(super) const fn has_x(self) -> bool {
         matches!(self, Self::Both | Self::XRateLimit)
     }
 }
 
-/// The form of the responses to refused requests, for a process that makes them by itself: one that answers for
-/// services which have no layer of their own.
+/// The form of the responses to refused requests, for a process that makes them by itself, because
+/// it answers for services without their own layer.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -164,10 +162,8 @@ impl RefusalOf<'_> {
     }
 }
 
-/// A service's own response.
 type Respond = dyn Fn(&Refused<'_>) -> Response<Bytes> + Send + Sync;
 
-/// The settings of a layer's refusals.
 #[derive(Clone)]
 pub(crate) struct Format {
     pub(crate) form: RefusalFormat,
@@ -175,10 +171,8 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// The format of a layer without settings.
     pub(crate) const DEFAULT: Self = Self { form: RefusalFormat::DEFAULT, respond: None };
 
-    /// Makes the response to a refused request.
     pub(crate) fn response(&self, refused: &Refused<'_>) -> Response<Bytes> {
         match &self.respond {
             Some(respond) => respond(refused),

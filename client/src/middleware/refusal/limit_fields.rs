@@ -1,4 +1,5 @@
-//! The header fields about limits: the IETF's structured fields, and those with the prefix `X-RateLimit-`.
+//! The header fields about limits: the IETF's structured fields, and fields with the prefix
+//! `X-RateLimit-`.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,14 +18,13 @@ const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining")
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const X_REASON: HeaderName = HeaderName::from_static(RATE_LIMIT_REASON);
 
-/// The largest integer of a structured field (RFC 9651).
+/// Maximum integer of a structured field (RFC 9651).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Inserts the fields of the families that are wanted.
 pub(super) fn insert(headers: &mut HeaderMap, families: RateLimitHeaders, refused: &RefusalOf<'_>) {
     let exact = refused.used_up();
     let quota = exact.map(Quota::of_exact).or_else(|| refused.exceeded().map(Quota::of));
-    // A used-up quota is a policy of its own, which buckets may share.
+    // A used-up quota is its own policy, which buckets may share.
     let name = exact.map(|exact| exact.name.as_str()).or(refused.bucket);
     if families.has_ietf()
         && let Some((quota, name)) = quota.zip(name)
@@ -63,7 +63,6 @@ fn insert_all(headers: &mut HeaderMap, fields: [(HeaderName, Option<String>); 2]
     }
 }
 
-/// A limit in whole requests by whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
     requests: u64,
@@ -105,7 +104,6 @@ fn state(bucket: &str, remaining: u64, wait_seconds: u64) -> Option<String> {
     )
 }
 
-/// Serializes a list of one item with parameters.
 fn list(name: &str, parameters: [(&KeyRef, u64); 2]) -> Option<String> {
     let mut list = ListSerializer::new();
     let mut item = list.bare_item(StringRef::from_str(name).ok()?);
@@ -116,7 +114,6 @@ fn list(name: &str, parameters: [(&KeyRef, u64); 2]) -> Option<String> {
     list.finish()
 }
 
-/// Returns the time of a reset in seconds since 1970.
 fn reset(at: SystemTime, wait_seconds: u64) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     since.as_secs().saturating_add(u64::from(since.subsec_nanos() > 0)).saturating_add(wait_seconds)

@@ -21,7 +21,6 @@ struct Problem<'a> {
     reason: &'a str,
 }
 
-/// Makes the response to a request.
 pub(super) fn response(format: &RefusalFormat, refused: &RefusalOf<'_>) -> Response<Bytes> {
     let (reason, status) = (refused.reason(), format.status);
     let default = words::problem_type(reason);

@@ -15,7 +15,8 @@ use super::{RefusalFormat, RefusalOf};
 use crate::middleware::Head;
 use crate::middleware::decide::RefusedBy;
 
-/// A refused request, for a service with [responses of its own](crate::middleware::PlimsollLayer::refuse_with).
+/// A refused request, for a service with
+/// [its own responses](crate::middleware::PlimsollLayer::refuse_with).
 #[derive(Clone, Copy)]
 pub struct Refused<'a> {
     pub(super) request: Head<'a>,
@@ -42,13 +43,14 @@ impl<'a> Refused<'a> {
         self.of.reason()
     }
 
-    /// Returns the time after which the caller may retry. For a quota that is used up it is the time until the quota is
-    /// renewed.
+    /// Returns the time until the caller may retry. For a used-up quota it is the time until the
+    /// quota is renewed.
     pub fn retry_after(&self) -> Duration {
         self.of.refusal.retry_after()
     }
 
-    /// Returns the name of the bucket that refused the request; `None` for one that the service has not declared.
+    /// Returns the name of the bucket that refused the request; `None` for a bucket that the
+    /// service has not declared.
     pub fn bucket(&self) -> Option<&'a str> {
         self.of.bucket
     }

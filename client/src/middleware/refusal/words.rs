@@ -16,10 +16,8 @@ const REDUCED_CAPACITY: ProblemType = ProblemType {
 /// The type of problems that the status describes fully (RFC 9457, section 4.2.1).
 const BLANK: ProblemType = ProblemType { uri: ABOUT_BLANK, title: None };
 
-/// The URI of problems without a type of their own.
 pub(super) const ABOUT_BLANK: &str = "about:blank";
 
-/// A problem type (RFC 9457).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProblemType {
     pub(super) uri: &'static str,
@@ -27,7 +25,6 @@ pub(super) struct ProblemType {
     pub(super) title: Option<&'static str>,
 }
 
-/// Returns the problem type of a reason, unless a service sets its own.
 pub(super) const fn problem_type(reason: Reason) -> ProblemType {
     match reason {
         Reason::ClusterOverload | Reason::BurstGuard | Reason::ColdStart => REDUCED_CAPACITY,
@@ -36,7 +33,6 @@ pub(super) const fn problem_type(reason: Reason) -> ProblemType {
     }
 }
 
-/// Returns the reason in a few words.
 pub(super) const fn title(reason: Reason) -> &'static str {
     match reason {
         Reason::ClusterOverload => "The service is overloaded",
@@ -48,7 +44,6 @@ pub(super) const fn title(reason: Reason) -> &'static str {
     }
 }
 
-/// Returns the reason in a sentence, and what the caller should do.
 pub(super) const fn detail(reason: Reason) -> &'static str {
     match reason {
         Reason::ClusterOverload => {

@@ -15,7 +15,7 @@ pub struct Head<'a> {
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// The extensions, such as those of an authentication layer.
+    /// The extensions, such as the extensions of an authentication layer.
     pub extensions: &'a Extensions,
 }
 

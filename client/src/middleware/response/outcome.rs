@@ -17,18 +17,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Makes an outcome that is not known yet.
     pub(crate) const fn pending(recorder: Recorder) -> Self {
         Self { recorder: Some(recorder) }
     }
 
-    /// Returns true until the outcome is counted.
     #[inline]
     pub(super) const fn is_pending(&self) -> bool {
         self.recorder.is_some()
     }
 
-    /// Counts the outcome, unless one is counted already.
     #[inline]
     pub(super) fn settle(&mut self, ending: Ending) {
         if let Some(recorder) = self.recorder.take() {
@@ -44,8 +41,8 @@ impl Drop for Outcome {
     }
 }
 
-/// Returns the ending that the head of a response shows; `None` for a gRPC response whose status comes in
-/// trailers.
+/// Returns the ending that the head of a response shows. `None` for a gRPC response with its status
+/// in trailers.
 #[inline]
 pub(crate) fn ending_of<R>(response: &Response<R>) -> Option<Ending> {
     let status = response.status();
@@ -59,8 +56,8 @@ pub(crate) fn ending_of<R>(response: &Response<R>) -> Option<Ending> {
     }
 }
 
-/// Returns true for gRPC with any encoding of messages. gRPC-Web, whose trailers are a part of the body, is other
-/// content.
+/// Returns true for gRPC with any encoding of messages. gRPC-Web is other content: its trailers are
+/// a part of the body.
 #[inline]
 fn is_grpc(headers: &HeaderMap) -> bool {
     let after = |value: &[u8]| value.strip_prefix(GRPC).map(|rest| rest.first().copied());
@@ -68,7 +65,8 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     matches!(content_type, Some(None | Some(b'+' | b';')))
 }
 
-/// Returns the gRPC status in headers or trailers. One that is no number below 100 is UNKNOWN, as callers read it.
+/// Returns the gRPC status in headers or trailers. A status other than a number below 100 is
+/// UNKNOWN, as callers read it.
 pub(super) fn grpc_status(headers: &HeaderMap) -> Option<u8> {
     let digit = |byte: u8| byte.is_ascii_digit().then(|| byte - b'0');
     Some(match headers.get(&GRPC_STATUS)?.as_bytes() {

@@ -4,18 +4,15 @@ use super::error::RulesError;
 use super::pattern::PathPattern;
 use super::rule::Rule;
 
-/// A rule with its place in the list and its pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {
     pub(super) rule: Rule,
     pub(super) path: Option<PathPattern>,
     pub(super) name: String,
-    /// The place in the list as written.
     index: usize,
 }
 
 impl Checked {
-    /// Checks a rule by itself.
     fn new(index: usize, rule: Rule) -> Result<Self, RulesError> {
         let name = rule.describe(index + 1);
         let path = rule.path.as_ref().map(|(kind, text)| PathPattern::parse(*kind, text));
@@ -46,7 +43,6 @@ impl Checked {
     }
 }
 
-/// Returns the rules in the order in which they apply.
 pub(super) fn check(rules: &[Rule]) -> Result<Vec<Checked>, RulesError> {
     let (checked, faults) = review(rules);
     match faults.into_iter().next() {
@@ -56,8 +52,8 @@ pub(super) fn check(rules: &[Rule]) -> Result<Vec<Checked>, RulesError> {
     }
 }
 
-/// Returns the rules without a fault of their own, in the order in which they apply, and the fault of each rule that has
-/// one, with its index in the list.
+/// Returns the valid rules in their order of precedence, and the fault of each other rule with its
+/// index in the list.
 pub(super) fn review(rules: &[Rule]) -> (Vec<Checked>, Vec<(usize, RulesError)>) {
     let mut faults = Vec::new();
     let mut checked = Vec::with_capacity(rules.len());
@@ -73,7 +69,6 @@ pub(super) fn review(rules: &[Rule]) -> (Vec<Checked>, Vec<(usize, RulesError)>)
     (checked, faults)
 }
 
-/// Returns the rules of which an earlier one matches all requests.
 fn never_applied(checked: &[Checked]) -> impl Iterator<Item = (&Checked, RulesError)> {
     checked.iter().enumerate().filter_map(|(at, later)| {
         let earlier = checked.iter().take(at).find(|earlier| earlier.covers(later))?;
@@ -93,7 +88,6 @@ mod tests {
     use super::*;
     use http::Method;
 
-    /// Every text names the rule, its condition, and the remedy.
     #[test]
     fn rule_that_could_never_apply_is_an_error_with_its_remedy() {
         let a = || Rule::bucket("a");

@@ -122,7 +122,6 @@ pub enum PathFault {
 }
 
 impl PathFault {
-    /// Makes the fault of a pattern with a star, which names what to write instead.
     pub(super) fn star(pattern: &str) -> Self {
         let before = pattern.split('*').next().unwrap_or_default().trim_end_matches('/');
         Self::Star { prefix: if before.is_empty() { "/".to_owned() } else { before.to_owned() } }

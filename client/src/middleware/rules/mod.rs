@@ -20,16 +20,18 @@ use crate::{Limiter, Request};
 
 /// An ordered list of rules. The first rule that matches a request applies.
 ///
-/// A path can be written in several ways, and a service may read `/admin` in `/%61dmin`, `/%2561dmin`, `/a/../admin`,
-/// `//admin`, `/admin;x=1` or `/a\..\admin`. Rules are compared with the path as it was sent and with every reading
-/// of it: decoded any number of times, with backslashes as slashes, without the parameters of segments, with slashes
-/// merged and with dot segments resolved, in any order. The first rule that matches any of them applies, so the
-/// strictest is listed first, and a request is unlimited only if it is by all of them. The first limited rule whose method
-/// matches applies to a path with more readings than a service has a use for: more than 128, or more than 8 KiB
-/// of them and eight times its length. Case counts unless it is [ignored](Self::ignore_case), and a trailing slash counts.
+/// A path can be written in several ways, and a service may read `/admin` in `/%61dmin`,
+/// `/%2561dmin`, `/a/../admin`, `//admin`, `/admin;x=1` or `/a\..\admin`. Rules are compared with
+/// the path as it was sent and with every reading of it: decoded any number of times, with
+/// backslashes as slashes, without the parameters of segments, with slashes merged and with dot
+/// segments resolved, in any order. The first rule that matches any of them applies, so the
+/// strictest is listed first, and a request is unlimited only if it is by all of them. The first
+/// limited rule with a matching method applies to a path with more readings than a service has a
+/// use for: more than 128, or more than 8 KiB of them and eight times its length. Case counts
+/// unless it is [ignored](Self::ignore_case), and a trailing slash counts.
 ///
-/// With the feature `axum`, a layer inside of a nested router compares both the path without the prefix that the router
-/// has stripped and the whole one.
+/// With the feature `axum`, a layer inside of a nested router compares both the path without the
+/// prefix that the router has stripped and the whole one.
 #[derive(Clone, Debug)]
 pub struct Rules {
     pub(super) limiter: Limiter,
@@ -37,7 +39,6 @@ pub struct Rules {
     rules: Vec<Resolved>,
     limits_preflights: bool,
     ignores_case: bool,
-    /// True if any rule has a condition on paths, for which the whole path is needed.
     #[cfg(feature = "axum")]
     has_path: bool,
 }
@@ -46,8 +47,8 @@ impl Rules {
     /// Declares every bucket to the limiter, which requests their directives before there is any traffic.
     ///
     /// # Errors
-    /// When the list is empty, a rule is malformed or could never apply, a bucket's name is invalid, or the limiter has
-    /// no room for another bucket. The error names the rule and the remedy.
+    /// If the list is empty, a rule is malformed or could never apply, a bucket's name is invalid,
+    /// or the limiter has no room for another bucket. The error names the rule and the remedy.
     pub fn new(
         limiter: &Limiter,
         tenant: Tenant,
@@ -68,8 +69,8 @@ impl Rules {
         })
     }
 
-    /// Returns the fault of each rule that has one, with its index, without a limiter: for a reader of rules that reports
-    /// all of them at once. Names of buckets are not checked.
+    /// Returns the fault of each rule that has one, with its index, without a limiter: for a reader
+    /// of rules that reports all of them together. Names of buckets are not checked.
     #[must_use]
     pub fn faults(rules: &[Rule]) -> Vec<(usize, RulesError)> {
         check::review(rules).1
@@ -141,12 +142,12 @@ impl Rules {
         (whole != request.uri.path()).then_some(whole.as_bytes())
     }
 
-    /// Compares a request with the rules for a caller that decides by itself, such as one that answers for other
-    /// services: calls `with` with what the request counts for, or returns why the request passes without a decision, which
-    /// is counted as for a layer.
+    /// Compares a request with the rules for a caller that decides by itself, such as a process
+    /// that answers for other services: calls `with` with what the request counts for, or returns
+    /// why the request passes without a decision, which is counted as for a layer.
     ///
     /// # Errors
-    /// When no rule matches the request, a rule exempts it, or it is a CORS preflight.
+    /// If no rule matches the request, a rule exempts it, or it is a CORS preflight.
     pub fn ask<R>(&self, head: Head<'_>, with: impl FnOnce(&Request<'_>) -> R) -> Result<R, Pass> {
         self.ask_uncounted(head, with).inspect_err(|pass| self.limiter.table.passes.count(*pass))
     }

@@ -4,7 +4,6 @@ use super::PathFault;
 use super::steps::{decoded, has_escape};
 use super::template::Template;
 
-/// The paths that a rule applies to, as they are written and decoded.
 #[derive(Clone, Debug)]
 pub(super) struct PathPattern {
     written: Shape,
@@ -12,7 +11,6 @@ pub(super) struct PathPattern {
     decoded: Option<Shape>,
 }
 
-/// The method of [`Rule`](super::Rule) that a pattern was given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Exact,
@@ -23,13 +21,12 @@ pub(super) enum Kind {
 #[derive(Clone, Debug)]
 enum Shape {
     Exact(Vec<u8>),
-    /// A path and all paths below it. Without a slash at its end, unless all that is below it is meant alone.
+    /// A path and all paths below it. With a slash at its end, only the paths below it.
     Prefix(Vec<u8>),
     Template(Template),
 }
 
 impl PathPattern {
-    /// Parses the text of a pattern.
     pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, PathFault> {
         let written = Shape::parse(kind, text)?;
         // With an escaped slash the decoded text is another path, which an exemption of this one must not exempt.
@@ -44,7 +41,6 @@ impl PathPattern {
         Self { written: lower(&self.written), decoded: self.decoded.as_ref().map(lower) }
     }
 
-    /// Matches the raw reading of a path, or a decoded one.
     pub(super) fn matches(&self, path: &[u8], is_decoded: bool) -> bool {
         self.shape(is_decoded).matches(path)
     }
@@ -65,7 +61,6 @@ impl PathPattern {
 }
 
 impl Kind {
-    /// Returns the name of the method.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -127,14 +122,13 @@ impl Shape {
     }
 }
 
-/// Returns true if a path is `base` or below it.
 fn is_in(base: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(base).is_some_and(|below| {
         matches!(below.first(), None | Some(b'/')) || matches!(base.last(), None | Some(b'/'))
     })
 }
 
-/// Returns true if a path, whatever follows it, is below `base`.
+/// Returns true if a path with any continuation is below `base`.
 fn is_below(base: &[u8], path: &[u8]) -> bool {
     path.strip_prefix(base).is_some_and(|below| below.first() == Some(&b'/') || base.last() == Some(&b'/'))
 }

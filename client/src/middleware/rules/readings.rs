@@ -7,24 +7,20 @@ use smallvec::SmallVec;
 
 use super::steps::{DECODE, STEPS, is_plain};
 
-/// Maximum number of readings of a path.
 const READINGS_MAX: usize = 128;
 /// Bytes that the readings of any path may have together, next to [`LENGTHS_MAX`] times its own.
 const BYTES_MAX: usize = 8 * 1024;
 const LENGTHS_MAX: usize = 8;
 
-/// One reading of a request's path.
 #[derive(Clone, Copy)]
 pub(super) struct Reading<'a> {
     /// The path as the layer sees it.
     path: &'a [u8],
-    /// The path with the prefixes that routers around the layer have stripped, if they have.
     whole: Option<&'a [u8]>,
     pub(super) is_decoded: bool,
 }
 
 impl Reading<'_> {
-    /// Returns true if `matches` the path as the layer sees it or the whole one.
     #[inline]
     pub(super) fn any(self, matches: impl Fn(&[u8]) -> bool) -> bool {
         matches(self.path) || self.whole.is_some_and(matches)
@@ -56,8 +52,8 @@ pub(super) fn each_reading(
     is_complete
 }
 
-/// The readings of one path, and of the whole one if there is one, after each other in one buffer. Those of a usual path
-/// are on the stack.
+/// The readings of one path, and of the whole one if there is one, after each other in one buffer.
+/// A usual path needs no allocation.
 struct Readings {
     bytes: SmallVec<[u8; 1024]>,
     spans: SmallVec<[Span; 8]>,
@@ -118,7 +114,6 @@ impl Readings {
         true
     }
 
-    /// Appends a changed copy of a text.
     fn push(&mut self, text: Range<usize>, change: fn(&mut [u8]) -> usize) -> Range<usize> {
         let start = self.bytes.len();
         self.bytes.resize(start + text.len(), 0);

@@ -19,7 +19,6 @@ pub(super) struct Resolved {
     pub(super) target: Option<Target>,
 }
 
-/// The keys that the requests of a rule count for.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) bucket: BucketHandle,
@@ -29,7 +28,6 @@ pub(super) struct Target {
 }
 
 impl Resolved {
-    /// Declares the bucket of a rule.
     pub(super) fn new(limiter: &Limiter, tenant: &Tenant, checked: Checked) -> Result<Self, RulesError> {
         let Checked { rule, path, name, .. } = checked;
         let target = match rule.bucket {
@@ -63,7 +61,6 @@ impl Resolved {
 }
 
 impl Target {
-    /// Returns the number of requests that a request counts as.
     #[inline]
     pub(super) fn cost(&self, request: Head<'_>) -> u32 {
         self.cost.as_ref().map_or(1, |cost| cost(request).max(1))

@@ -8,7 +8,6 @@ use http::Method;
 use super::pattern::Kind;
 use crate::middleware::Head;
 
-/// A function from a request to the number of requests that it counts as.
 pub(super) type Cost = Arc<dyn Fn(Head<'_>) -> u32 + Send + Sync>;
 
 /// One rule: requests that meet all its conditions count for its bucket.
@@ -76,8 +75,8 @@ impl Rule {
         self
     }
 
-    /// Sets the number of requests that a request counts as, for those that are heavier than others. It is admitted
-    /// or refused as a whole. Callers may influence the number, so it is limited to 1 to
+    /// Sets the number of requests that a request counts as, for heavy requests. It is admitted or
+    /// refused as a whole. Callers may influence the number, so it is limited to 1 to
     /// [`COST_MAX`](crate::COST_MAX).
     ///
     /// ```
@@ -92,7 +91,6 @@ impl Rule {
         self
     }
 
-    /// Names the rule by its place in the list and its parts.
     pub(super) fn describe(&self, number: usize) -> String {
         format!("rule {number} ({})", self.parts())
     }

@@ -1,6 +1,7 @@
-//! What services do to a request's path before they route it: the one table of spellings that rules are read by.
+//! The steps of services between a request's path and its route: the one table of spellings for
+//! rules.
 
-/// Whether a path has the mark of a change, and the change in place, which returns the new length.
+/// A test for the mark of a change, and the change in place, which returns the new length.
 pub(super) type Step = (fn(&[u8]) -> bool, fn(&mut [u8]) -> usize);
 
 /// A service takes some of these steps in some order, and may take one twice.
@@ -12,17 +13,14 @@ pub(super) const STEPS: [Step; 6] = [
     (|path| has_pair(path, b'/', b".%"), resolve),
     (|path| path.iter().any(|byte| CONTROLS.contains(byte)), drop_controls),
 ];
-/// Bytes that parsers of URLs ignore, and the one at which a text of C ends.
+/// Bytes that parsers of URLs ignore, and the byte that ends a text of C.
 const CONTROLS: &[u8] = b"\t\n\r\0";
-/// The index of [`decode`].
 pub(super) const DECODE: usize = 0;
 
-/// Returns true if a text has an escape.
 pub(super) fn has_escape(text: &[u8]) -> bool {
     (0..text.len()).any(|at| escaped(&text[at..]).is_some())
 }
 
-/// Decodes every valid escape once.
 pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
     let mut decoded = text.to_vec();
     let length = decode(&mut decoded);
@@ -84,7 +82,6 @@ fn drop_controls(path: &mut [u8]) -> usize {
     written
 }
 
-/// Removes empty segments.
 fn merge_slashes(path: &mut [u8]) -> usize {
     rewrite(path, |rest| {
         let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
@@ -92,8 +89,8 @@ fn merge_slashes(path: &mut [u8]) -> usize {
     })
 }
 
-/// Replaces bytes in place by what `next` returns for the rest of a path: a byte, and the number of bytes that it stands
-/// for, from 1 on.
+/// Replaces bytes in place by the results of `next` for the rest of a path: a byte, and the number
+/// of bytes that it replaces, from 1 on.
 fn rewrite(path: &mut [u8], next: impl Fn(&[u8]) -> (u8, usize)) -> usize {
     let (mut read, mut written) = (0, 0);
     while read < path.len() {
@@ -105,7 +102,6 @@ fn rewrite(path: &mut [u8], next: impl Fn(&[u8]) -> (u8, usize)) -> usize {
     written
 }
 
-/// Returns the byte that an escape at the start of `text` stands for.
 fn escaped(text: &[u8]) -> Option<u8> {
     let [b'%', high, low, ..] = *text else { return None };
     let digit = |hex: u8| char::from(hex).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

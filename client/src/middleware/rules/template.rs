@@ -3,14 +3,13 @@
 
 use super::PathFault;
 
-/// The most parameters of a template, which is the most that axum takes.
+/// Maximum number of parameters of a template, as in axum.
 pub(super) const PARAMS_MAX: usize = 25;
 
 /// A path with parameters, by segment. It is matched without an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Template(Vec<Segment>);
 
-/// A literal, and what may follow it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Segment {
     literal: Vec<u8>,
@@ -19,7 +18,6 @@ struct Segment {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// The end of the segment.
     Nothing,
     /// The rest of the segment. Like axum, the last segment must not be empty.
     Param,
@@ -49,7 +47,6 @@ impl Segment {
 }
 
 impl Template {
-    /// Parses a template.
     pub(super) fn parse(template: &str) -> Result<Self, PathFault> {
         let Some(rest) = template.strip_prefix('/') else { return Err(PathFault::NoSlash) };
         if rest.ends_with('*') || rest.split('/').any(|segment| segment.starts_with('*')) {
@@ -79,12 +76,10 @@ impl Template {
         Ok(Self(segments))
     }
 
-    /// Returns the path if the template has no parameter.
     pub(super) fn as_literal(&self) -> Option<Vec<u8>> {
         self.0.iter().all(|segment| segment.then == Then::Nothing).then(|| self.head())
     }
 
-    /// Returns all that precedes the first parameter.
     pub(super) fn head(&self) -> Vec<u8> {
         let mut head = Vec::new();
         for segment in &self.0 {
@@ -97,7 +92,6 @@ impl Template {
         head
     }
 
-    /// Makes the template whose literals are changed.
     pub(super) fn map(&self, change: impl Fn(&[u8]) -> Vec<u8>) -> Self {
         let changed = |segment: &Segment| Segment { literal: change(&segment.literal), then: segment.then };
         Self(self.0.iter().map(changed).collect())
@@ -147,7 +141,6 @@ impl Template {
         }
     }
 
-    /// Returns true if the template matches a path and all paths below it.
     pub(super) fn covers_below(&self, base: &[u8]) -> bool {
         self.0.last().is_some_and(|last| last.then == Then::Rest) && self.matches(base)
     }
@@ -167,7 +160,6 @@ fn unescape(template: &[u8]) -> Vec<Symbol> {
     symbols
 }
 
-/// Reads the segment that begins at `from`; returns it with the place of the slash after it, or the end.
 fn segment(symbols: &[Symbol], from: usize) -> Result<(Segment, usize), PathFault> {
     let mut literal = Vec::new();
     let mut at = from;
@@ -189,7 +181,6 @@ fn segment(symbols: &[Symbol], from: usize) -> Result<(Segment, usize), PathFaul
     Ok((Segment { literal, then: Then::Nothing }, at))
 }
 
-/// Reads the parameter whose brace is at `open`; returns the place after it.
 fn param(symbols: &[Symbol], open: usize) -> Result<(Then, usize), PathFault> {
     let byte = |at: usize| symbols.get(at).map(|symbol| symbol.0);
     if byte(open + 1) == Some(b'}') {
@@ -289,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Returns true if axum's router takes a template: its own checks, then those of its matcher.
+    /// Returns true if axum's router takes a template, by its checks and its matcher's.
     fn is_taken(template: &str) -> bool {
         let is_old = |segment: &str| segment.starts_with([':', '*']);
         let inserted = std::panic::catch_unwind(|| matchit::Router::new().insert(template, ()).is_ok());
@@ -301,7 +292,6 @@ mod tests {
         proptest::sample::select(pieces.to_vec())
     }
 
-    /// Templates that are often well-formed.
     fn text() -> impl Strategy<Value = String> {
         let wild = proptest::collection::vec(piece(), 0..8).prop_map(|pieces| pieces.concat());
         let segments = ["/", "/a", "/b", "/{a}", "/a{b}", "/{{a}}", "/a}}", "/{*r}", "/b{*r}", "/{a", "/é"];
@@ -314,7 +304,6 @@ mod tests {
         proptest::collection::vec(pieces, 0..8).prop_map(|pieces| format!("/{}", pieces.concat()))
     }
 
-    /// Returns a path that a template is likely to match.
     fn likely(template: &str, value: &str) -> String {
         let path = template.replace("{a}", value).replace("{b}", value).replace("{*r}", value);
         path.replace("{{", "{").replace("}}", "}")

@@ -12,7 +12,6 @@ fn rules(rules: impl IntoIterator<Item = Rule>) -> Result<Rules, RulesError> {
     Rules::new(&limiter, Tenant::default(), rules)
 }
 
-/// Returns the index of the rule whose bucket a request counts for.
 fn applies(rules: &Rules, method: Method, uri: &str) -> Option<usize> {
     let request = http::Request::builder().method(method).uri(uri).body(()).unwrap();
     let Ok(applied) = rules.target(Head::of(&request)) else { return None };

@@ -6,10 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use super::Found;
 use crate::middleware::Head;
 
-/// The bytes of the longest name of an address.
 const BYTES_MAX: usize = 64;
 
-/// Returns the address of the peer of the connection.
 pub(super) fn peer(request: Head<'_>) -> Option<IpAddr> {
     let extensions = request.extensions;
     #[cfg(feature = "axum")]
@@ -19,7 +17,6 @@ pub(super) fn peer(request: Head<'_>) -> Option<IpAddr> {
     extensions.get::<SocketAddr>().map(SocketAddr::ip).or_else(|| extensions.get::<IpAddr>().copied())
 }
 
-/// Returns the name of an address.
 pub(super) fn name<'a>(address: IpAddr) -> Option<Found<'a>> {
     let mut text = [0; BYTES_MAX];
     let mut rest = text.as_mut_slice();

@@ -1,5 +1,6 @@
-//! Tenants by the address that trusted proxies name: `X-Forwarded-For` or a header like it. A caller can send
-//! any such header, and a proxy appends to it; so entries are counted from the right, and no further than there are proxies.
+//! Tenants by the address that trusted proxies name: `X-Forwarded-For` or a header like it. A
+//! caller can send any such header, and a proxy appends to it; so entries are counted from the
+//! right, at most the number of proxies.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,6 @@ use http::HeaderName;
 
 use crate::middleware::Head;
 
-/// The most proxies in front of a service that are counted.
 pub(super) const TRUSTED_HOPS_MAX: usize = 16;
 
 /// Returns the address that the outermost of `hops` trusted proxies names. An entry that is empty or malformed counts as
@@ -62,7 +62,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a caller sends, the entry of the outermost trusted proxy decides.
+        /// The entry of the outermost trusted proxy decides, with any header of a caller.
         #[test]
         fn caller_cannot_choose_its_address(
             sent in proptest::collection::vec("[ -~]{0,40}", 0..3), hops in 1_usize..4

@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 use super::Head;
 use forwarded::TRUSTED_HOPS_MAX;
 
-/// The source of a request's tenant: any text, whose [`Encoded`](plimsoll_core::names::Encoded) name is that of policies,
-/// metrics and quotas, such as `auth0%7C1a` for `auth0|1a`. A request without a tenant counts as the class `default`; so
-/// does every request of `Tenant::default()`.
+/// The source of a request's tenant: any text. Its [`Encoded`](plimsoll_core::names::Encoded) name
+/// is the name in policies, metrics and quotas, such as `auth0%7C1a` for `auth0|1a`. A request
+/// without a tenant counts as the class `default`; so does every request of `Tenant::default()`.
 ///
 /// | source | trust |
 /// |---|---|
@@ -26,8 +26,8 @@ use forwarded::TRUSTED_HOPS_MAX;
 /// | [`peer_address`](Self::peer_address), [`forwarded_address`](Self::forwarded_address) | an address, which many callers may share |
 /// | [`header`](Self::header) | anything that a caller sends, unless a proxy replaces it |
 ///
-/// [`or`](Self::or) puts sources in order. None allocates for texts of up to
-/// 128 bytes, except what a function of [`by`](Self::by) allocates.
+/// [`or`](Self::or) puts sources in order. None allocates for texts of up to 128 bytes, except what
+/// a function of [`by`](Self::by) allocates.
 #[derive(Clone)]
 #[must_use = "a source of tenants does nothing until `Rules` have it"]
 pub struct Tenant {
@@ -76,15 +76,15 @@ impl Tenant {
         Self::from_fn(move |request| request.extensions.get::<T>().and_then(&read))
     }
 
-    /// Reads the tenant from a header. A request without it, with several, or with a value that is not UTF-8
-    /// counts as `default`.
+    /// Reads the tenant from a header. A request without it, with several, or with a value that is
+    /// not UTF-8 counts as `default`.
     ///
-    /// Callers can send any header: one that names a large tenant takes that tenant's share, and one that
-    /// invents names takes from the class `default`. So let an authenticating proxy at the edge replace it, or
-    /// use [`extension`](Self::extension).
+    /// Callers can send any header: a caller that names a large tenant takes that tenant's share,
+    /// and a caller that invents names takes from the class `default`. So let an authenticating
+    /// proxy at the edge replace it, or use [`extension`](Self::extension).
     ///
     /// # Errors
-    /// When the header's name is invalid.
+    /// If the header's name is invalid.
     pub fn header(name: &str) -> Result<Self, TenantError> {
         let name = header_name(name)?;
         Ok(Self::new(format!("header {name}"), move |request| request.header(&name).map(Found::Borrowed)))
@@ -93,7 +93,7 @@ impl Tenant {
     /// Uses one tenant for every request.
     ///
     /// # Errors
-    /// When the tenant is empty.
+    /// If the tenant is empty.
     pub fn constant(tenant: &str) -> Result<Self, TenantError> {
         if tenant.is_empty() { Err(TenantError::Empty) } else { Ok(Self::of_all(tenant)) }
     }
@@ -110,7 +110,8 @@ impl Tenant {
         Self::new("function", move |request| read(request).map(Found::Borrowed))
     }
 
-    /// Finds the tenant by a function that returns an own name, such as one that is looked up in a map of API keys.
+    /// Finds the tenant by a function that returns an own name, such as an entry of a map of API
+    /// keys.
     ///
     /// ```
     /// use std::{collections::HashMap, sync::Arc};
@@ -131,13 +132,13 @@ impl Tenant {
         Self::new("peer address", |request| address::name(address::peer(request)?))
     }
 
-    /// Uses the address that trusted proxies name in `x-forwarded-for` or a header like it, but not in `forwarded`.
-    /// `trusted_hops` is the number of proxies in front of the service that append to the header: with 1 the last entry
-    /// counts, with 2 the one before it. A request with fewer entries, or with no address at that place, counts as
-    /// `default`.
+    /// Uses the address that trusted proxies name in `x-forwarded-for` or a header like it, but not
+    /// in `forwarded`. `trusted_hops` is the number of proxies in front of the service that append
+    /// to the header: with 1 the last entry counts, with 2 the one before it. A request with fewer
+    /// entries, or with no address at that place, counts as `default`.
     ///
-    /// Entries further to the left are those that the caller sent. So a number that is too large lets callers choose
-    /// their address, and each proxy must be one that requests cannot avoid.
+    /// The caller sends the entries further to the left. So a number that is too large lets callers
+    /// choose their address, and requests must not be able to avoid a proxy.
     ///
     /// ```
     /// # use plimsoll_client::middleware::{Tenant, TenantError};
@@ -148,7 +149,7 @@ impl Tenant {
     /// ```
     ///
     /// # Errors
-    /// When the header's name is invalid or `forwarded`, or the number of hops is not 1 to 16.
+    /// If the header's name is invalid or `forwarded`, or the number of hops is not 1 to 16.
     pub fn forwarded_address(header: &str, trusted_hops: usize) -> Result<Self, TenantError> {
         let header = header_name(header)?;
         if header == http::header::FORWARDED {
@@ -193,7 +194,6 @@ impl Tenant {
         Self { constant: Some(constant), ..Self::new(tenant, move |_| Some(Found::own(&name))) }
     }
 
-    /// Calls `f` with the tenant of a request.
     #[inline]
     pub(super) fn with<T>(&self, request: Head<'_>, f: impl FnOnce(&str) -> T) -> T {
         let found = (self.read)(request);

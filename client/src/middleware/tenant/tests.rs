@@ -7,7 +7,6 @@ use http::{HeaderValue, Request};
 
 use super::*;
 
-/// Returns the tenant of a request with these headers.
 pub(super) fn tenant_of(tenant: &Tenant, headers: &[(&str, &str)]) -> String {
     let mut request = Request::new(());
     for (name, value) in headers {

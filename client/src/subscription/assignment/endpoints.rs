@@ -11,42 +11,34 @@ use std::sync::Arc;
 
 use tonic::transport::Uri;
 
-/// The most aggregators that a limiter has streams to. Of more, it takes the first by name, so that all
-/// clients take the same.
+/// Maximum number of aggregators with a stream of a limiter. From a longer list a limiter takes the
+/// first by name, so that all clients take the same.
 pub const ENDPOINTS_MAX: usize = 64;
 /// The number of DNS answers in a row that an address must be missing from before it is dropped: some servers
 /// return only a part of many addresses.
 const MISSING_MAX: u32 = 3;
 
-/// The addresses that a limiter was set up with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
-    /// The scheme of all addresses.
     pub(crate) scheme: Scheme,
     pub(crate) aggregators: Aggregators,
 }
 
-/// The scheme of addresses, which decides how streams are secured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scheme {
-    /// Mutual TLS.
     Https,
-    /// Plaintext.
     #[default]
     Http,
     /// A name to resolve, by mutual TLS if the limiter has certificates.
     Dns,
 }
 
-/// The endpoints that a limiter was set up with.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Aggregators {
-    /// No aggregator.
     #[default]
     None,
     /// One, which is resolved again with each connection.
     One(Arc<str>),
-    /// Several.
     List(Vec<Arc<str>>),
     /// All addresses of a DNS name, given as `HOST:PORT`.
     ByName(Arc<str>),
@@ -81,7 +73,6 @@ impl Addresses {
         format!("{}://{endpoint}", self.scheme)
     }
 
-    /// Returns the first address, for errors.
     pub(crate) fn first(&self) -> String {
         self.aggregators.names().first().map_or_else(String::new, |name| self.written(name))
     }
@@ -104,7 +95,6 @@ fn parse(address: &str) -> Option<(Scheme, String)> {
 }
 
 impl Aggregators {
-    /// Returns the endpoints, or the name whose addresses they are.
     pub(crate) fn names(&self) -> &[Arc<str>] {
         match self {
             Self::None => &[],

@@ -9,40 +9,37 @@ use plimsoll_core::quantity::MonoTime;
 
 use super::rendezvous;
 
-/// The time after which an aggregator that was never reached is gone. No counts were sent to it, so none can
-/// be counted twice. One attempt to connect takes up to 2 s.
+/// An aggregator that was never reached for this time is gone. No counts were sent to it, so none
+/// can be counted twice. One attempt to connect takes up to 2 s.
 pub(super) const NEVER_REACHED_MAX: Duration = Duration::from_secs(3);
 /// The time that an aggregator must have been live before a bucket is handed back to it, so that a flapping
 /// one gets none.
 pub(super) const STEADY_AFTER: Duration = Duration::from_secs(5);
 
-/// An aggregator, numbered in the order in which they were first listed; numbers are never reused.
+/// An aggregator, numbered by its first listing. Numbers are never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EndpointId(pub(crate) u32);
 
-/// All aggregators: those listed, and those that still own buckets.
 pub(crate) struct Liveness {
     failover_delay: Duration,
     aggregators: BTreeMap<EndpointId, Aggregator>,
     next: u32,
-    /// The aggregators that may own buckets.
     candidates: Vec<EndpointId>,
 }
 
 struct Aggregator {
     name: Arc<str>,
-    /// False once the settings or DNS no longer name it. It keeps its stream until its buckets have left.
+    /// False once the settings or DNS do not name it anymore. It keeps its stream until its buckets
+    /// have left.
     is_listed: bool,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has not answered since it was listed, at this time.
     NeverReached(MonoTime),
     /// It answered on its present stream at this time.
     Live(MonoTime),
-    /// Its stream ended at this time.
     Lost(MonoTime),
 }
 
@@ -51,7 +48,6 @@ impl Liveness {
         Self { failover_delay, aggregators: BTreeMap::new(), next: 0, candidates: Vec::new() }
     }
 
-    /// Replaces the list of names. Returns the aggregators that are new.
     pub(super) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
         for aggregator in self.aggregators.values_mut() {
             aggregator.is_listed = names.contains(&aggregator.name);
@@ -87,7 +83,6 @@ impl Liveness {
         }
     }
 
-    /// Removes the aggregators that are neither listed nor in use. Returns them.
     pub(super) fn remove_unlisted(&mut self, is_used: impl Fn(EndpointId) -> bool) -> Vec<EndpointId> {
         let mut removed = Vec::new();
         self.aggregators.retain(|id, aggregator| {
@@ -98,7 +93,6 @@ impl Liveness {
         removed
     }
 
-    /// Works out the candidates. Returns true if they have changed. Linear in the aggregators.
     pub(super) fn update_candidates(&mut self, now: MonoTime) -> bool {
         let present = self.aggregators.iter().filter(|(_, aggregator)| aggregator.is_listed);
         let present = present.map(|(id, _)| *id).filter(|id| !self.is_gone(now, *id));
@@ -106,7 +100,6 @@ impl Liveness {
         std::mem::replace(&mut self.candidates, candidates) != self.candidates
     }
 
-    /// Returns the candidate that should own a bucket; `None` if there is no candidate.
     pub(super) fn home(&self, bucket: &str) -> Option<EndpointId> {
         let named = |id: &EndpointId| self.aggregators.get(id).map(|aggregator| (*id, &*aggregator.name));
         rendezvous::home(bucket, self.candidates.iter().filter_map(named))
@@ -116,12 +109,10 @@ impl Liveness {
         matches!(self.state(id), Some(State::Live(_)))
     }
 
-    /// Returns true if an aggregator has been live for long enough to be handed a bucket.
     pub(super) fn is_steady(&self, now: MonoTime, id: EndpointId) -> bool {
         matches!(self.state(id), Some(State::Live(since)) if now.since(since) >= STEADY_AFTER)
     }
 
-    /// Returns true if an aggregator has been away for so long that others take over its buckets.
     pub(super) fn is_gone(&self, now: MonoTime, id: EndpointId) -> bool {
         match self.state(id) {
             Some(State::Live(_)) => false,

@@ -1,39 +1,42 @@
 //! The assignment of buckets to aggregators, for a client that has several aggregators in its zone.
 //!
-//! A bucket is a named limit of a service, such as `checkout`. A client reports the counts of each bucket to
-//! an aggregator and applies the drop ratios that come back; the aggregators do the same with the controller.
-//! With several aggregators, exactly one of them is the *owner* of a bucket: the client reports the bucket's
-//! counts only to it and applies only its ratios, so that no request is counted twice.
+//! A bucket is a named limit of a service, such as `checkout`. A client reports the counts of each
+//! bucket to an aggregator and applies the drop ratios that it returns; the aggregators do the same
+//! with the controller. With several aggregators, exactly one of them is the *owner* of a bucket:
+//! the client reports the bucket's counts only to it and applies only its ratios, so that no
+//! request is counted twice.
 //!
-//! This module decides which aggregator owns which bucket, and when a bucket moves to another owner. It is
-//! pure: it opens no connection and reads no clock. The subscription passes in the time, the events of the
-//! streams and the state of its sessions, and carries out the changes.
+//! This module decides which aggregator owns which bucket, and when a bucket moves to another
+//! owner. It is pure: it opens no connection and reads no clock. The subscription passes in the
+//! time, the events of the streams and the state of its sessions, and carries out the changes.
 //!
 //! # Rules
-//! 1. **Every bucket has a home**, the aggregator that should own it. It is chosen among the candidates by
-//!    the names of bucket and aggregators alone (rendezvous hashing), so all clients of a zone agree without
-//!    asking each other.
-//! 2. **A candidate is an aggregator that is listed and not gone.** The settings or DNS list the aggregators.
-//!    One is gone while its stream has been lost for more than the [failover delay](FAILOVER_DELAY_DEFAULT)
-//!    of 20 s, or while it was never reached and was listed at least 3 s ago (or the failover delay, if that
-//!    is shorter). It is a candidate again when it answers. Without any candidate every bucket stays where it
-//!    is, and a new bucket has no owner until its home is live.
-//! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or by
-//!    handback. At the start of either, the new owner must be live and in contact with the controller;
-//!    otherwise it could not serve the bucket, and the bucket stays.
-//! 4. **Failover: the owner is gone.** The bucket moves without draining. If the owner has crashed, the
-//!    counts are lost that had not reached the controller through it. A lost owner therefore keeps its
-//!    buckets for the failover delay, in which it may return.
-//! 5. **Handback: the owner is live**, but the home has returned, is new, or the owner is no longer listed.
-//!    The bucket *drains* before it moves: the client holds back new counts until all earlier ones are
-//!    confirmed, which means that the controller has them. So the move loses no count. If that takes more
-//!    than 3 s, the bucket stops draining, and tries again 10 s later.
-//! 6. **A handback is never urgent.** It begins only when the home has been live for 5 s (an aggregator that
-//!    flaps gets no bucket), the home has sent values that apply to the bucket, and the owner is in contact
-//!    with the controller too.
-//! 7. **Ratios are frozen while a bucket drains and for 2 s after its move.** While it drains, its owner sees
-//!    the traffic stop. After the move, the new owner has shown the controller no traffic of the bucket yet,
-//!    and would refuse nearly all of it. A bucket without any ratio takes the new owner's at once.
+//! 1. **Every bucket has a home**, the aggregator that should own it. It is chosen among the
+//!    candidates only by the names of bucket and aggregators (rendezvous hashing), so all clients
+//!    of a zone agree without asking each other.
+//! 2. **A candidate is an aggregator that is listed and not gone.** The settings or DNS list the
+//!    aggregators. One is gone while its stream has been lost for more than the
+//!    [failover delay](FAILOVER_DELAY_DEFAULT) of 20 s, or while it was never reached and was
+//!    listed at least 3 s ago (or the failover delay, if that is shorter). It is a candidate again
+//!    when it answers. Without any candidate every bucket stays where it is, and a new bucket has
+//!    no owner until its home is live.
+//! 3. **A bucket starts at its home, and moves whenever its owner is not its home**, by failover or
+//!    by handback. At the start of either, the new owner must be live and in contact with the
+//!    controller; otherwise it could not serve the bucket, and the bucket stays.
+//! 4. **Failover: the owner is gone.** The bucket moves without draining. If the owner has crashed,
+//!    the counts are lost that had not reached the controller through it. A lost owner therefore
+//!    keeps its buckets for the failover delay. It may return in that time.
+//! 5. **Handback: the owner is live**, but the home has returned, is new, or the owner is not
+//!    listed anymore. The bucket *drains* before it moves: the client holds back new counts until
+//!    all earlier ones are confirmed, which means that the controller has them. So the move loses
+//!    no count. If that takes more than 3 s, the bucket stops draining, and tries again 10 s later.
+//! 6. **A handback is never urgent.** It begins only when the home has been live for 5 s (an
+//!    aggregator that flaps gets no bucket), the home has sent values that apply to the bucket, and
+//!    the owner is in contact with the controller too.
+//! 7. **Ratios are frozen while a bucket drains and for 2 s after its move.** While it drains, its
+//!    owner sees the traffic stop. After the move, the new owner has shown the controller no
+//!    traffic of the bucket yet, and would refuse nearly all of it. A bucket without any ratio
+//!    takes the new owner's immediately.
 //!
 //! # States
 //! ```text
@@ -48,8 +51,8 @@
 //!              any state --- failover --------------------------------> Moved
 //!              Moved --- 2 s are over: the new ratios apply ----------> Settled
 //! ```
-//! [`liveness`] has the states of the aggregators, [`placement`] those of one bucket, and [`Assignment`]
-//! applies the rules to all of them.
+//! [`liveness`] has the states of the aggregators, [`placement`] the states of one bucket, and
+//! [`Assignment`] applies the rules to all of them.
 
 pub(crate) mod endpoints;
 mod liveness;
@@ -77,42 +80,35 @@ use placement::Placement;
 /// accepted.
 pub const FAILOVER_DELAY_DEFAULT: Duration = Duration::from_secs(20);
 
-/// The owner of every bucket, and the aggregators that may own one.
 pub(crate) struct Assignment {
     pub(super) liveness: Liveness,
     /// By bucket id.
     placements: Vec<Placement>,
-    /// The number of moves of a bucket from one aggregator to another.
     pub(crate) moves: u64,
 }
 
-/// A change that the subscription has to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The counts of a bucket go to another aggregator from now on.
     Moved {
-        /// The id of the bucket.
         bucket: usize,
         /// The former owner; `None` if there was none.
         from: Option<EndpointId>,
-        /// The new owner.
         to: EndpointId,
     },
-    /// The ratios of a bucket's owner may apply again, also those that it sent while they were frozen.
+    /// The ratios of a bucket's owner may apply again, including ratios that it sent during the
+    /// freeze.
     RatiosApply(usize),
 }
 
-/// The state of the sessions, as far as a move depends on it.
 pub(crate) trait SessionState {
-    /// Returns true if the controller has confirmed all counts of a bucket that were sent to an aggregator.
     fn is_confirmed(&self, bucket: usize, at: EndpointId) -> bool;
 
     /// Returns true if an aggregator has sent values that apply to a bucket (no limit, a ratio or a guard),
     /// or if no aggregator has, so that a move to it takes no protection away.
     fn has_directive(&self, bucket: usize, at: EndpointId) -> bool;
 
-    /// Returns true if an aggregator is in contact with the controller. One that is not lives on the share it
-    /// was given before, and has none for a bucket that comes from elsewhere.
+    /// Returns true if an aggregator is in contact with the controller. Without contact it has only
+    /// the share from before, and none for a bucket that arrives.
     fn reaches_controller(&self, at: EndpointId) -> bool;
 }
 
@@ -123,14 +119,12 @@ impl Assignment {
         Self { liveness: Liveness::new(failover_delay), placements: Vec::new(), moves: 0 }
     }
 
-    /// Replaces the list of aggregators, by name. Returns the ones that are new.
     pub(crate) fn list(&mut self, now: MonoTime, names: &[Arc<str>]) -> Vec<(EndpointId, Arc<str>)> {
         let new = self.liveness.list(now, names);
         self.update_homes(now);
         new
     }
 
-    /// Removes the aggregators that are no longer listed and own no bucket any more. Returns them.
     pub(crate) fn remove_unused(&mut self) -> Vec<EndpointId> {
         let Self { liveness, placements, .. } = self;
         liveness.remove_unlisted(|id| placements.iter().any(|placement| placement.owner == Some(id)))
@@ -166,7 +160,6 @@ impl Assignment {
 // === Queries ===
 
 impl Assignment {
-    /// Returns the aggregator that a bucket's counts go to.
     pub(crate) fn owner(&self, bucket: usize) -> Option<EndpointId> {
         self.placement(bucket)?.owner
     }
@@ -177,7 +170,6 @@ impl Assignment {
         self.placement(bucket).is_some_and(|placement| placement.is_subscribed(at))
     }
 
-    /// Returns true if new counts of a bucket are held back until the earlier ones are confirmed.
     pub(crate) fn is_draining(&self, bucket: usize) -> bool {
         self.placement(bucket).is_some_and(Placement::is_draining)
     }
@@ -187,17 +179,14 @@ impl Assignment {
         self.placement(bucket).is_some_and(Placement::ratios_apply)
     }
 
-    /// Returns true if an aggregator owns a bucket.
     pub(crate) fn owns_any(&self, id: EndpointId) -> bool {
         self.placements.iter().any(|placement| placement.owner == Some(id))
     }
 
-    /// Returns the name of an aggregator.
     pub(crate) fn name(&self, id: EndpointId) -> Option<&str> {
         self.liveness.iter().find(|(other, ..)| *other == id).map(|(_, name, _)| name)
     }
 
-    /// Iterates over the aggregators: name, whether it is live, and the number of buckets it owns.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&str, bool, usize)> {
         let owned = |id| self.placements.iter().filter(|placement| placement.owner == Some(id)).count();
         self.liveness.iter().map(move |(id, name, is_live)| (name, is_live, owned(id)))

@@ -8,32 +8,26 @@ use plimsoll_core::quantity::MonoTime;
 use super::liveness::Liveness;
 use super::{Change, EndpointId, SessionState};
 
-/// The longest time that a bucket drains. A confirmation takes a fraction of it.
+/// Maximum time that a bucket drains. A confirmation takes a fraction of it.
 pub(super) const DRAIN_MAX: Duration = Duration::from_secs(3);
-/// The wait before a bucket drains again after it did not finish.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// The time from the move of a bucket's counts until the new owner's ratios apply: two ticks of the
 /// controller and the way to it and back.
 pub(super) const RATIOS_AFTER: Duration = Duration::from_secs(2);
 
-/// One bucket.
 #[derive(Default)]
 pub(super) struct Placement {
     pub(super) bucket: Arc<str>,
-    /// The aggregator that the bucket's counts go to.
     pub(super) owner: Option<EndpointId>,
     /// The aggregator that should own the bucket.
     home: Option<EndpointId>,
-    /// The time since when the bucket drains.
     draining_since: Option<MonoTime>,
-    /// The earliest time to drain again.
     retry_at: MonoTime,
     /// The time until when the former owner's ratios are kept.
     ratios_kept_until: Option<MonoTime>,
 }
 
 impl Placement {
-    /// Places a bucket at its home.
     pub(super) fn new(bucket: &str, home: Option<EndpointId>) -> Self {
         Self { bucket: bucket.into(), owner: home, home, ..Self::default() }
     }
@@ -55,7 +49,6 @@ impl Placement {
         self.draining_since.is_none() && self.ratios_kept_until.is_none()
     }
 
-    /// Applies the rules of the [module above](super) to the bucket.
     pub(super) fn on_tick(
         &mut self,
         now: MonoTime,

@@ -1,12 +1,12 @@
-//! The home of a bucket among several aggregators, by rendezvous hashing: every client computes the same one
-//! from the names alone. Pure.
+//! The home of a bucket among several aggregators, by rendezvous hashing: every client computes the
+//! same one, only from the names. Pure.
 
 use plimsoll_core::names::stable_hash;
 
 /// Separates the two names that are hashed; no name contains it.
 const SEPARATOR: u8 = 0xFF;
-/// Hashed before the name of every endpoint, whichever scheme its address has: clients that connect in different
-/// ways compute the same homes.
+/// Hashed before the name of every endpoint, with any scheme of its address: clients that connect
+/// in different ways compute the same homes.
 const SCHEME: &str = "http://";
 
 /// Returns the weight of an endpoint for a bucket (Thaler and Ravishankar, "A name-based mapping scheme for

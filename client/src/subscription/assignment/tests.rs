@@ -5,14 +5,12 @@ use super::placement::{DRAIN_MAX, RATIOS_AFTER, RETRY_AFTER};
 use super::*;
 use proptest::prelude::*;
 
-/// An assignment, and the answers that its sessions give in the test.
 struct Client {
     assignment: Assignment,
     now: MonoTime,
     sessions: Sessions,
 }
 
-/// The answers, which hold for every aggregator.
 #[derive(Clone, Copy)]
 struct Sessions {
     is_confirmed: bool,
@@ -43,7 +41,6 @@ fn names(count: usize) -> Vec<Arc<str>> {
 }
 
 impl Client {
-    /// A client of `count` aggregators, all live and steady, with 40 buckets.
     fn new(count: usize) -> Self {
         let mut client = Self {
             assignment: Assignment::new(FAILOVER_DELAY_DEFAULT),
@@ -174,7 +171,7 @@ fn bucket_stays_while_its_home_has_no_directive_or_does_not_hear_the_controller(
         wait(&mut client);
         assert_eq!(client.pass(seconds(60)), []);
     }
-    // Nor does a bucket leave an aggregator that is gone for one that has lost contact with the controller.
+    // Nor does a bucket leave a gone aggregator for another without contact with the controller.
     let mut client = Client::new(2);
     client.lose(1);
     client.sessions.reaches_controller = false;

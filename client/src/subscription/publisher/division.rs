@@ -10,12 +10,13 @@ use super::names::Names;
 use crate::hot::table::Table;
 use crate::subscription::enforcement::{Division, Stance};
 
-/// The buckets whose canary is divided by key, by id; none where each is on one side with the whole instance.
+/// The buckets with a canary that is divided by key, by id. All keys of another bucket are on the
+/// side of the instance.
 #[derive(Default)]
 pub(super) struct Divisions {
-    /// The cohort by which the sides of the keys are published.
+    /// The cohort of the published sides of the keys.
     cohorts: HashMap<usize, Cohort>,
-    /// The buckets in canary, whose keys are marked.
+    /// The buckets in canary, with marked keys.
     pub(super) marked: HashSet<usize>,
 }
 

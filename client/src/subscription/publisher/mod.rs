@@ -26,38 +26,30 @@ use division::Divisions;
 use names::Names;
 use waits::Waits;
 
-/// The guards, and a record of what is published, so that it can be withdrawn.
 #[derive(Default)]
 pub(super) struct Publisher {
     pub(super) guards: Guards,
-    /// By bucket: the keys with a directive word of their own, sorted.
+    /// By bucket: the keys with their own directive word, sorted.
     own_words: HashMap<Bucket, Vec<u32>>,
-    /// The time that refused callers wait.
     waits: Waits,
-    /// The canaries that are divided by key.
     divisions: Divisions,
     pub(super) names: Names,
-    /// The fleet's key and salt of coherent coins.
     coherence: Option<Coherence>,
     /// By bucket: the rate that the service itself has set for the time without directives. It applies from
     /// the next publication on.
     pub(super) cold_rates: BTreeMap<Bucket, Rate>,
 }
 
-/// One bucket as it is to be published.
 #[derive(Clone, Copy)]
 pub(super) struct Published<'a> {
     pub(super) id: usize,
     pub(super) bucket: &'a Bucket,
-    /// Its directive; `None` before the first.
     pub(super) posted: Option<&'a Posted>,
     pub(super) enforcement: &'a Enforcement,
-    /// The keys of all buckets.
     pub(super) registry: &'a KeyRegistry,
 }
 
 impl Published<'_> {
-    /// Returns the cut of its unlisted names.
     fn cut(&self) -> Option<TailCut> {
         self.posted?.terms().cut
     }
@@ -66,12 +58,10 @@ impl Published<'_> {
 // === Time ===
 
 impl Publisher {
-    /// Passes the time, before directives are published.
     pub(super) fn set_time(&mut self, now: MonoTime) {
         self.waits.set_time(now);
     }
 
-    /// Refills the guards, and brings the waits of refused callers up to date.
     pub(super) fn on_tick(&mut self, now: MonoTime, table: &Table) {
         self.guards.refill(now, table);
         self.waits.renew(now, table);
@@ -81,12 +71,12 @@ impl Publisher {
 // === Directives ===
 
 impl Publisher {
-    /// Returns true while a canary is divided by key, so that each key which enters has a side of its own.
+    /// Returns true while a canary is divided by key, so that each new key has its own side.
     pub(super) fn is_divided(&self) -> bool {
         !self.divisions.marked.is_empty()
     }
 
-    /// Publishes a bucket, and withdraws the words of keys that have none of their own any more.
+    /// Publishes a bucket, and withdraws the words of keys that do not have their own anymore.
     pub(super) fn publish(&mut self, table: &Table, published: Published<'_>) {
         let Published { bucket, posted, enforcement, .. } = published;
         let stance = posted.map(|posted| enforcement.stance(bucket, posted.terms()));
@@ -125,7 +115,6 @@ impl Publisher {
         }
     }
 
-    /// Publishes the directive of a key that entered after its bucket was published.
     pub(super) fn publish_key(
         &mut self,
         table: &Table,
@@ -149,7 +138,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes what the unlisted names of a bucket follow: those whose counts tell their rates have ratios of their own.
+    /// Publishes the words that the unlisted names of a bucket follow. Names with a known rate have
+    /// their own ratios.
     fn publish_names(&self, table: &Table, published: Published<'_>, stance: &Stance<'_>) {
         let Published { id, bucket, registry, .. } = published;
         let class =
@@ -165,7 +155,6 @@ impl Publisher {
         }
     }
 
-    /// Takes the standing of a name of a bucket.
     pub(super) fn set_standing(
         &mut self,
         table: &Table,
@@ -182,7 +171,8 @@ impl Publisher {
         }
     }
 
-    /// Withdraws the guard of a key whose id may go to another key. Its word is withdrawn already.
+    /// Withdraws the guard of a key before another key may take the id. Its word is withdrawn
+    /// already.
     pub(super) fn withdraw_key(&mut self, bucket: usize, id: u32) {
         self.names.remove(bucket, id);
         self.guards.remove(id);
@@ -200,7 +190,8 @@ impl Publisher {
     ) -> Vec<u32> {
         let side = match stance.division() {
             Division::Whole(side) => side,
-            // The keys have sides of their own. A bucket's alone is that of refusals, and only keys in the cohort refuse.
+            // The keys have their own sides. A bucket's side is the side of refusals, and only keys
+            // in the cohort refuse.
             Division::ByKey(_) => Side::Canary,
         };
         table.responses.set_cohort(id, Cohort { side, in_canary: stance.mode == Mode::Canary });
@@ -256,7 +247,6 @@ impl Publisher {
     }
 }
 
-/// Publishes the refusal of a bucket whose policy is not known, for all its tenants. Returns its key.
 fn publish_before_policy(table: &Table, published: Published<'_>) -> Vec<u32> {
     let is_enforced = published.enforcement.mode_without_terms(published.bucket) == Mode::Enforce;
     let key = table.keys.intern(published.id as u32, DEFAULT_TENANT);
@@ -289,7 +279,6 @@ impl Publisher {
         (is_limited && posted.keys().all(|(_, values)| is_empty(values))).then_some(rate)
     }
 
-    /// Publishes the service's rate as one guard that all tenants of the bucket share. Returns its key.
     fn publish_cold(&mut self, table: &Table, published: Published<'_>, rate: Rate) -> Vec<u32> {
         let Published { id, bucket, posted, enforcement, .. } = published;
         let is_enforced = match posted {

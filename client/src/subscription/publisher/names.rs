@@ -1,5 +1,5 @@
-//! The standings of unlisted names, as the aggregator has sent them, and the marks by which the request path finds the
-//! ratio of each.
+//! The standings of unlisted names, as the aggregator has sent them, and the marks that lead the
+//! request path to the ratio of each.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,17 +11,15 @@ use plimsoll_core::quantity::DropRatio;
 use crate::hot::directive_word::DirectiveWord;
 use crate::subscription::enforcement::Stance;
 
-/// The standings of all names.
 #[derive(Default)]
 pub(crate) struct Names {
     /// By key.
     standings: Vec<Standing>,
-    /// By bucket: the names whose rate has a bin, which are cut by ratios of their own.
+    /// By bucket: the names with a bin for their rate, which have their own ratios.
     counted: HashMap<usize, BTreeSet<u32>>,
 }
 
 impl Names {
-    /// Sets the standing of a name.
     pub(super) fn set(&mut self, bucket: usize, key: u32, standing: Standing) {
         if self.standings.len() <= key as usize {
             self.standings.resize(key as usize + 1, Standing::default());
@@ -35,25 +33,23 @@ impl Names {
         }
     }
 
-    /// Forgets a name whose id may go to another key.
+    /// Forgets a name before another key may take its id.
     pub(super) fn remove(&mut self, bucket: usize, key: u32) {
         if self.of(key) != Standing::default() {
             self.set(bucket, key, Standing::default());
         }
     }
 
-    /// Returns the standing of a name.
     pub(crate) fn of(&self, key: u32) -> Standing {
         self.standings.get(key as usize).copied().unwrap_or_default()
     }
 
-    /// Returns the names of a bucket that are cut by ratios of their own.
     pub(super) fn counted(&self, bucket: usize) -> impl Iterator<Item = u32> {
         self.counted.get(&bucket).into_iter().flatten().copied()
     }
 
-    /// Returns the word of a key without a directive of its own: it follows its bucket's default class, as far as its
-    /// standing and its side of a canary let it.
+    /// Returns the word of a key without its own directive: it follows its bucket's default class,
+    /// as far as its standing and its side of a canary let it.
     pub(super) fn word(
         &self,
         key: u32,
@@ -61,7 +57,8 @@ impl Names {
         cut: Option<TailCut>,
         stance: &Stance<'_>,
     ) -> DirectiveWord {
-        // The default class follows nothing. Without a ratio its mode remains, by which quotas refuse.
+        // The default class follows nothing. Without a ratio its mode remains, because quotas
+        // refuse by it.
         if tenant == DEFAULT_TENANT {
             return DirectiveWord::new(DropRatio::NONE).enforced(stance.enforces(tenant));
         }

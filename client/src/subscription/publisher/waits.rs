@@ -11,22 +11,19 @@ use plimsoll_core::quantity::{DropRatio, MonoTime};
 use crate::hot::directive_word::DirectiveWord;
 use crate::hot::table::Table;
 
-/// The time after which the classes of all keys are brought up to date. Silence means an unchanged ratio, but an
+/// Interval of updates of the classes of all keys. Silence means an unchanged ratio, but an
 /// overload that lasts on is expected to last longer.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// The overloads of keys with a directive of their own.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
-    /// The latest time passed by a caller.
     now: MonoTime,
     renewed: MonoTime,
-    /// By key: its overload. At most one for each key with a directive of its own.
+    /// By key: its overload. At most one for each key with its own directive.
     overloads: HashMap<u32, OverloadTrend>,
 }
 
 impl Waits {
-    /// Passes the time.
     pub(super) fn set_time(&mut self, now: MonoTime) {
         self.now = self.now.max(now);
     }
@@ -50,7 +47,6 @@ impl Waits {
         overload.class(now)
     }
 
-    /// Forgets a key.
     pub(super) fn remove(&mut self, key: u32) {
         self.overloads.remove(&key);
     }

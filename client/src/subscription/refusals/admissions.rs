@@ -1,5 +1,5 @@
-//! Whether this client admits what its directives let pass. It knows no part of the limit that is its own, so it judges one
-//! case: the coin refuses nothing, and yet the guards refuse.
+//! Judges if this client admits what its directives let pass. The client does not know its part of
+//! the limit, so it judges one case: the coin refuses nothing, and yet the guards refuse.
 
 use plimsoll_core::directive::Posted;
 use plimsoll_core::names::Bucket;
@@ -10,7 +10,6 @@ use plimsoll_core::stats::AdmissionFigures;
 use super::super::Subscription;
 
 impl Subscription {
-    /// Judges the last seconds of every bucket.
     pub(crate) fn check_admissions(&mut self, now: MonoTime) {
         for (bucket, check) in self.buckets.iter().zip(&mut self.refusals.admissions) {
             let posted = self.directives.get(bucket);
@@ -28,12 +27,12 @@ impl Subscription {
     }
 }
 
-/// Returns true if guards decided every refusal: a ratio may have been in force between two looks at the directives.
+/// Returns true if guards decided every refusal: a ratio may have been active between two looks at
+/// the directives.
 const fn is_by_guards(counts: Counts) -> bool {
     counts.refused().saturating_add(counts.would_dropped) == counts.guarded()
 }
 
-/// Returns true if a bucket has a limit and every key is told to refuse nothing.
 fn refuses_none(posted: &Posted) -> bool {
     let is_limited = posted.terms().limit.per_second().is_some_and(|limit| limit > Rate::ZERO);
     let mut keys = posted.keys().peekable();

@@ -22,17 +22,13 @@ pub(super) struct Refusals {
     admissions: Vec<AdmissionCheck>,
 }
 
-/// The refusals for one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// Requests refused.
     pub(crate) enforced: u64,
-    /// Requests admitted because the refusal is not enforced.
     pub(crate) would: u64,
 }
 
 impl Refusals {
-    /// Adds the counts of a key since the last call for the reasons that it has now.
     pub(super) fn add(&mut self, table: &Table, place: &KeyPlace, counts: Counts) {
         let key = place.key as usize;
         self.seen.resize(self.seen.len().max(key + 1), Counts::ZERO);
@@ -59,7 +55,8 @@ impl Refusals {
         }
     }
 
-    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`]. Those of exact quotas are counted by reason.
+    /// Returns the refusals of a bucket, in the order of [`Reason::ALL`]. Refusals by exact quotas
+    /// are counted by reason.
     pub(super) fn of(&self, table: &Table, bucket: u32) -> [Refused; Reason::ALL.len()] {
         let mut sums = self.sums.get(bucket as usize).copied().unwrap_or_default();
         let [exceeded, degraded, would_exceeded, would_degraded, repeated] = table.layered.tally(bucket);

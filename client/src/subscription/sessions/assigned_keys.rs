@@ -18,7 +18,6 @@ pub(super) struct AssignedKeys {
 }
 
 impl AssignedKeys {
-    /// Gives a key a slot.
     pub(super) fn insert(&mut self, table_id: u32, name: Key) -> KeyId {
         let slot = if let Some(slot) = self.free.pop() {
             (self.names[slot.index()], self.table_ids[slot.index()]) = (name, Some(table_id));
@@ -49,7 +48,6 @@ impl AssignedKeys {
         self.table_ids.get(slot.index()).copied().flatten()
     }
 
-    /// The names by slot; that of a free slot is the last key's.
     pub(super) fn names(&self) -> &[Key] {
         &self.names
     }

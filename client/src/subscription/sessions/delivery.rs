@@ -1,11 +1,12 @@
-//! The acknowledgement of decisions: how many of those that one session has reported its aggregator has merged.
+//! The acknowledgement of decisions: the number of a session's reported decisions that its
+//! aggregator has merged.
 
 use std::collections::VecDeque;
 
-/// The most reports that wait for an acknowledgement one by one; later ones join the last. As many as an outbox holds.
+/// Maximum number of reports that wait for an acknowledgement one by one; later ones join the last.
+/// An outbox holds as many.
 const REPORTS_MAX: usize = 64;
 
-/// The decisions in reports that the aggregator has not acknowledged yet, oldest first.
 #[derive(Default)]
 pub(super) struct Delivery {
     /// By report of the present stream.
@@ -16,7 +17,7 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// Begins a new stream, on which everything unacknowledged is sent again.
+    /// Begins a new stream, which repeats everything unacknowledged.
     pub(super) fn open(&mut self) {
         self.repeated += self.sent.drain(..).map(|(_, decisions)| decisions).sum::<u64>();
     }
@@ -32,7 +33,6 @@ impl Delivery {
         }
     }
 
-    /// Records that the aggregator has merged all reports up to `seq`.
     pub(super) fn on_covered(&mut self, seq: u64) {
         let covered = self.sent.iter().take_while(|(at, _)| *at <= seq).count();
         self.acknowledged += self.sent.drain(..covered).map(|(_, decisions)| decisions).sum::<u64>();

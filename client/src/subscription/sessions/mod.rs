@@ -18,25 +18,21 @@ use assigned_keys::AssignedKeys;
 use session::Keys;
 pub(super) use session::{REPORT_INTERVAL_DEFAULT, Session};
 
-/// The aggregator of a limiter that has only one.
 pub(super) const ONLY: EndpointId = EndpointId(0);
 
-/// All sessions, by aggregator.
 #[derive(Default)]
 pub(super) struct Sessions {
     sessions: BTreeMap<EndpointId, Session>,
-    /// The decisions that aggregators whose session has ended acknowledged.
+    /// The decisions acknowledged in sessions that have ended.
     acknowledged_before: u64,
 }
 
 impl Sessions {
-    /// A single session, which reports every key.
     pub(super) fn single() -> Self {
         Self { sessions: BTreeMap::from([(ONLY, Session::new(Keys::All))]), acknowledged_before: 0 }
     }
 
-    /// Adds a session that reports the keys assigned to it, and in which directives older than `epoch` are
-    /// stale.
+    /// Adds a session for assigned keys. Directives older than `epoch` are stale in it.
     pub(super) fn add(&mut self, id: EndpointId, epoch: Option<Epoch>) {
         let mut session = Session::new(Keys::Assigned(AssignedKeys::default()));
         session.raise_epoch(epoch);
@@ -58,26 +54,22 @@ impl Sessions {
         self.sessions.get(&id)
     }
 
-    /// Returns the session of an aggregator that has a stream or owns buckets.
     pub(super) fn get_mut(&mut self, id: EndpointId) -> Option<&mut Session> {
         let session = self.sessions.get_mut(&id);
         debug_assert!(session.is_some(), "a stream and an owner of buckets have a session");
         session
     }
 
-    /// Returns the decisions that aggregators have acknowledged.
     pub(super) fn acknowledged(&self) -> u64 {
         self.acknowledged_before
             + self.sessions.values().map(|session| session.delivery.acknowledged).sum::<u64>()
     }
 
-    /// The shortest of the intervals at which aggregators want reports.
     pub(super) fn report_interval(&self) -> Duration {
         let intervals = self.sessions.values().map(|session| session.report_interval);
         intervals.min().unwrap_or(REPORT_INTERVAL_DEFAULT)
     }
 
-    /// Returns the age of the controller's oldest state, over the aggregators that `is_used` selects.
     pub(super) fn upstream_age(
         &self,
         now: MonoTime,
@@ -92,7 +84,6 @@ impl Sessions {
         self.sessions.values_mut().for_each(|session| session.finish_key(key));
     }
 
-    /// Assigns a key that entered to the session with an aggregator.
     pub(super) fn assign_key(&mut self, to: EndpointId, key: u32, name: Key, handover: Handover) {
         if let Some(session) = self.get_mut(to) {
             session.assign_key(key, name, handover);

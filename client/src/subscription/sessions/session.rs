@@ -18,7 +18,6 @@ pub(crate) const REPORT_INTERVAL_DEFAULT: Duration = Duration::from_millis(100);
 /// The interval between reports of evidence: once in each of the controller's cycles is enough.
 const EVIDENCE_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A session with one aggregator.
 #[derive(Default)]
 pub(crate) struct Session {
     outbox: Outbox,
@@ -26,35 +25,27 @@ pub(crate) struct Session {
     pub(super) delivery: Delivery,
     pub(crate) sequence: Sequence,
     pub(crate) report_interval: Duration,
-    /// The time of the last message, and the age of the controller's state at that time.
     upstream: Option<(MonoTime, Duration)>,
     evidence_sent: Option<MonoTime>,
     pub(crate) stream: StreamState,
 }
 
-/// The keys that a session reports.
 #[derive(Default)]
 pub(super) enum Keys {
-    /// Every key of the limiter, by its id in the table.
     #[default]
     All,
-    /// The keys of the buckets that the aggregator owns.
     Assigned(AssignedKeys),
 }
 
-/// The state of the present stream.
 #[derive(Default)]
 pub(crate) struct StreamState {
-    /// By bucket: whether the client has subscribed to it.
     is_subscribed: Vec<bool>,
     /// The time of the latest subscription to all of them.
     policy_hash: Option<u64>,
     has_greeted: bool,
-    /// The kill generations and the drill in the reports sent.
     pub(crate) sent_kills: SentKills,
     /// The buckets reported as carried out less than directed.
     pub(crate) sent_unapplied: BTreeSet<Bucket>,
-    /// The directives received, for every bucket subscribed to, whether they apply or not.
     pub(crate) received: Board,
 }
 
@@ -63,7 +54,6 @@ impl Session {
         Self { keys, report_interval: REPORT_INTERVAL_DEFAULT, ..Self::default() }
     }
 
-    /// Begins a new stream.
     pub(crate) fn open(&mut self) {
         self.outbox.open();
         self.delivery.open();
@@ -75,7 +65,6 @@ impl Session {
 // === Reports of modes ===
 
 impl Session {
-    /// Returns the modes to report if these buckets are carried out less than directed.
     pub(crate) fn changed_modes(&mut self, unapplied: BTreeSet<Bucket>) -> BTreeMap<Bucket, ReportedMode> {
         let sent = std::mem::replace(&mut self.stream.sent_unapplied, unapplied);
         let now = &self.stream.sent_unapplied;
@@ -121,12 +110,10 @@ impl Session {
         Ok(())
     }
 
-    /// Records that the aggregator has read every report on this stream to its end.
     pub(crate) fn on_read(&mut self) {
         self.delivery.on_covered(self.outbox.seq());
     }
 
-    /// Returns the present age of the controller's state; `None` if no message has carried it.
     pub(crate) fn upstream_age(&self, now: MonoTime) -> Option<Duration> {
         self.upstream.map(|(at, age)| age + now.since(at))
     }
@@ -140,8 +127,6 @@ impl Session {
         !std::mem::replace(&mut self.stream.has_greeted, true)
     }
 
-    /// Returns the ids of the buckets to subscribe to now: those wanted that the stream has not subscribed to
-    /// yet.
     pub(crate) fn subscribe(&mut self, buckets: usize, is_wanted: impl Fn(usize) -> bool) -> Vec<usize> {
         let subscribed = &mut self.stream.is_subscribed;
         subscribed.resize(buckets, false);
@@ -150,9 +135,9 @@ impl Session {
         new
     }
 
-    /// Adds the counts of this session's keys to a report. `all_keys` are those of the limiter by id,
-    /// `counts_of` reads the counts of one, and `on_increase` is called with the counts that were not
-    /// reported before.
+    /// Adds the counts of this session's keys to a report. `all_keys` are the keys of the limiter
+    /// by id, `counts_of` reads the counts of one, and `on_increase` is called with the counts that
+    /// were not reported before.
     pub(crate) fn report_counts(
         &mut self,
         report: &mut Report,
@@ -178,7 +163,6 @@ impl Session {
         }
     }
 
-    /// Returns true if a report at `now` should carry evidence, and records that it does.
     pub(crate) fn take_evidence_turn(&mut self, now: MonoTime) -> bool {
         let is_due = self.evidence_sent.is_none_or(|at| now.since(at) >= EVIDENCE_INTERVAL);
         if is_due {
@@ -198,12 +182,10 @@ impl Session {
         slot.is_some_and(|slot| self.outbox.is_settled(slot, Tally { counts, late: Counts::ZERO }))
     }
 
-    /// Returns true if the controller has confirmed everything that was reported here of a key.
     pub(crate) fn is_confirmed(&self, key: u32) -> bool {
         self.slot(key).is_none_or(|slot| self.outbox.is_confirmed(slot))
     }
 
-    /// Assigns a key to this session.
     pub(super) fn assign_key(&mut self, key: u32, name: Key, handover: Handover) {
         match &mut self.keys {
             Keys::Assigned(keys) => self.outbox.adopt(keys.insert(key, name), handover),
@@ -211,7 +193,6 @@ impl Session {
         }
     }
 
-    /// Takes a key away from this session. Returns what the next one needs; `None` if the key is not here.
     pub(super) fn release_key(&mut self, key: u32) -> Option<Handover> {
         let Keys::Assigned(keys) = &mut self.keys else { return None };
         self.outbox.release(keys.remove(key)?)
@@ -226,7 +207,6 @@ impl Session {
         }
     }
 
-    /// Returns the keys that have these ids on the present stream.
     pub(crate) fn keys_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<u32>> {
         let key_of = |slot: KeyId| match &self.keys {
             Keys::All => Some(slot.0),

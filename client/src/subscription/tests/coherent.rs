@@ -17,7 +17,6 @@ fn coherent(coherence: Option<Coherence>) -> Terms {
     Terms { coin: Coin::Coherent, coherence, ..limited(Mode::Enforce) }
 }
 
-/// Returns which of the first 400 traces are refused at this ratio.
 fn due(coherence: Coherence, share: f64) -> Vec<bool> {
     let key = coherence.draw_key();
     let ratio = ratio(share).ratio.unwrap();
@@ -31,7 +30,6 @@ impl TestClient {
         self.table.decide_traced(target, || id.map(trace), desk)
     }
 
-    /// Returns which of the first 400 traces are refused.
     fn refusals(&mut self, tenant: &str) -> Vec<bool> {
         (1..=400).map(|id| !self.admit_traced("api", tenant, Some(id)).is_admit()).collect()
     }
@@ -133,7 +131,7 @@ fn latest_salt_applies() {
     let other = Coherence { key: CoinKey::from_bytes([9; 16]), salt: 3 };
     client.direct(coherent(Some(other)), &[("default", ratio(0.5))]);
     assert_eq!(client.refusals("acme"), due(other, 0.5));
-    // A bucket that is no longer coherent ignores traces.
+    // A bucket without a coherent coin ignores traces.
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.5))]);
     assert_ne!(client.refusals("acme"), due(other, 0.5));
 }

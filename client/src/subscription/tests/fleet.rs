@@ -8,10 +8,8 @@ use plimsoll_core::report::Books;
 
 pub(super) const BUCKETS: [&str; 6] = ["api", "checkout", "search", "login", "orders", "cart"];
 pub(super) const STEP: Duration = Duration::from_millis(100);
-/// Reports per roll-up.
 pub(super) const ROLLUP: u64 = 5;
 
-/// An aggregator, and how many of its counts have reached the controller.
 pub(super) struct Aggregator {
     pub(super) instance: u128,
     /// True while the process runs, even without a network.
@@ -28,14 +26,12 @@ pub(super) struct Aggregator {
     pub(super) values: bool,
 }
 
-/// One client, its aggregators, and the controller's total.
 pub(super) struct Fleet {
     pub(super) client: TestClient,
     pub(super) aggregators: Vec<Aggregator>,
     pub(super) sent: u64,
     pub(super) counted: u64,
     pub(super) unconfirmed: u64,
-    /// True while the controller is reachable.
     pub(super) has_controller: bool,
     pub(super) epoch: u64,
     pub(super) steps: u64,
@@ -180,7 +176,6 @@ impl Fleet {
         self.client.subscription.apply(id, now, message).unwrap();
     }
 
-    /// Returns the number of buckets that each aggregator owns.
     pub(super) fn owners(&self) -> Vec<usize> {
         let assignment = self.client.subscription.assignment().unwrap();
         let owners: Vec<usize> = assignment.endpoints().map(|(_, _, buckets)| buckets).collect();
@@ -188,7 +183,6 @@ impl Fleet {
         owners
     }
 
-    /// Runs until every count is reported and rolled up.
     pub(super) fn settle(&mut self) {
         self.has_controller = true;
         (0..self.aggregators.len()).for_each(|at| self.restart(at));

@@ -1,5 +1,5 @@
-//! Modes under kills of single buckets, the kill fields of reports, and the kill switch of this process
-//! alone.
+//! Modes under kills of single buckets, the kill fields of reports, and the kill switch of this
+//! process.
 
 use super::*;
 use plimsoll_core::kill::drill::Drill;
@@ -19,7 +19,6 @@ fn enforcing() -> TestClient {
     client
 }
 
-/// Applies a message with these kill generations and no directives.
 fn apply_kills(client: &mut TestClient, kills: BTreeMap<Bucket, KillGeneration>) {
     let message = Directives { kills, buckets: Vec::new(), ..client.message(Terms::default(), &[]) };
     client.subscription.on_directives(now(), message).unwrap();

@@ -1,4 +1,5 @@
-//! The directives in force after messages of an aggregator, seen through the decisions of the limiter.
+//! The current directives after messages of an aggregator, seen through the decisions of the
+//! limiter.
 
 mod canary;
 mod coherent;
@@ -29,7 +30,6 @@ use plimsoll_core::quantity::{DropRatio, Limit};
 use plimsoll_core::report::{Echo, InstanceId, Role};
 use plimsoll_core::rollout::{Cohort, Percent};
 
-/// A limiter without its feed.
 struct TestClient {
     table: Arc<Table>,
     subscription: Subscription,
@@ -57,7 +57,6 @@ fn ratio(share: impl Into<Option<f64>>) -> Values {
 }
 
 impl TestClient {
-    /// A limiter that has declared the bucket `api`.
     fn new() -> Self {
         Self::named("host:1")
     }
@@ -81,13 +80,11 @@ impl TestClient {
         client
     }
 
-    /// The only aggregator answers on the present stream.
     fn answer(&mut self) {
         let session = self.subscription.sessions.get_mut(ONLY).unwrap();
         session.acknowledge(Echo::default(), Some(InstanceId(2)));
     }
 
-    /// A limiter that knows no names and has no stream.
     fn fresh(name: &str) -> Self {
         Self::on(name, Table::new(100, 0, 7))
     }
@@ -131,7 +128,6 @@ impl TestClient {
         self.table.decide(target, DecideCtx { counters: self.slab.block(0), draws: &mut self.draws })
     }
 
-    /// Returns the share of a tenant's requests that is refused.
     fn refused(&mut self, tenant: &str) -> f64 {
         let refused = (0..10_000).filter(|_| self.admit(tenant) != Verdict::Admit).count();
         refused as f64 / 10_000.0
@@ -145,7 +141,6 @@ impl TestClient {
         }
     }
 
-    /// Returns the sum of the counts of all keys.
     fn counts(&mut self) -> Counts {
         self.subscription.counts().into_values().fold(Counts::ZERO, Counts::plus)
     }

@@ -52,7 +52,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The verdicts of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Verdicts {
     offered: u64,

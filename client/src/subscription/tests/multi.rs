@@ -1,5 +1,5 @@
-//! A limiter with several aggregators that crash and return: the ratios in force, and a balance of all
-//! counts.
+//! A limiter with several aggregators that crash and return: the current ratios, and a balance of
+//! all counts.
 
 use super::fleet::{BUCKETS, Fleet, ROLLUP, STEP};
 use super::*;
@@ -7,7 +7,6 @@ use crate::subscription::assignment::FAILOVER_DELAY_DEFAULT;
 use plimsoll_core::directive::Leader;
 use proptest::prelude::*;
 
-/// Sends traffic to every bucket for `span`.
 fn traffic(fleet: &mut Fleet, span: Duration) {
     for _ in 0..span.as_millis() / STEP.as_millis() {
         for bucket in 0..BUCKETS.len() {

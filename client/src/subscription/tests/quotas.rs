@@ -12,7 +12,6 @@ fn with_quota(max: u64) -> Terms {
     Terms { quotas: Some(quotas), ..limited(Mode::Enforce) }
 }
 
-/// The sizes of the quotas of the bucket `api`.
 fn sizes(client: &TestClient) -> Vec<u64> {
     let Some(id) = client.table.known_bucket("api").map(|place| place.bucket) else { return Vec::new() };
     client

@@ -6,7 +6,6 @@ use super::guards::{guard, shared_by};
 use super::*;
 
 impl TestClient {
-    /// Sends until a request is refused; returns the reason.
     fn reason(&mut self, tenant: &str) -> Reason {
         for _ in 0..10_000 {
             if let Verdict::Refuse(refusal) = self.admit(tenant) {

@@ -6,7 +6,6 @@ use super::guards::{guard, shared_by};
 use super::*;
 
 impl TestClient {
-    /// Returns the waits of `n` refused requests.
     fn waits(&mut self, tenant: &str, n: usize) -> Vec<Duration> {
         let mut waits = Vec::new();
         for _ in 0..1_000 * n {
@@ -20,7 +19,6 @@ impl TestClient {
         panic!("only {} requests of {tenant} are refused", waits.len());
     }
 
-    /// Lets time pass without a message.
     fn pass(&mut self, seconds: f64) {
         for _ in 0..(seconds * 10.0) as u32 {
             self.now = self.now + Duration::from_millis(100);

@@ -1,5 +1,5 @@
-//! The stacks of common services: the layer composes with what stands around it, in any usual order, and leaves
-//! requests, responses and counts as they are.
+//! The stacks of common services: the layer composes with the layers around it, in any usual order,
+//! and leaves requests, responses and counts as they are.
 
 mod axum_stacks;
 
@@ -21,23 +21,19 @@ use tokio::net::TcpListener;
 
 use crate::parent::{ALL, Fleet};
 
-/// The origin that every stack with CORS allows.
 const ORIGIN: &str = "https://shop.example";
 /// The deadline of every stack with a timeout, far above the time of a request that answers.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Requests of each kind, so that a request counted twice or not at all shows.
 const REQUESTS: u64 = 7;
 
-/// One stack: builds the service, serves it on the listener, and says what is around the limiter.
 struct Stack {
     name: &'static str,
     serve: fn(TcpListener, PlimsollLayer),
     cors: Cors,
-    /// The answer to a preflight.
     preflight: u16,
     /// Headers that layers outside of the limiter add to every response.
     outside: &'static [&'static str],
-    /// The status of a request that the service answers too late, and of one that panics, if the stack handles them.
     late: Option<u16>,
     panics: Option<u16>,
 }
@@ -69,14 +65,12 @@ struct Received {
     body: Bytes,
 }
 
-/// A stack that serves, and a client for it.
 struct Shop {
     fleet: Fleet,
     address: SocketAddr,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
-/// The layer as most services have it: two buckets, a route without limit, and the rest.
 fn layer(fleet: &Fleet) -> PlimsollLayer {
     let rules = Rules::new(
         &fleet.limiter,
@@ -90,7 +84,6 @@ fn layer(fleet: &Fleet) -> PlimsollLayer {
     PlimsollLayer::new(rules.unwrap())
 }
 
-/// The routes of every HTTP stack: an echo, a route without limit, one that never answers, one that panics, and a fallback.
 fn routes() -> Router {
     let echo = any(async |request: Request<Body>| {
         let (parts, body) = request.into_parts();
@@ -131,7 +124,6 @@ impl Shop {
     }
 }
 
-/// Asserts that a response is a refusal for HTTP callers.
 fn assert_refused(stack: &str, response: &Received) {
     assert_eq!(response.status, 429, "{stack}");
     assert_eq!(response.headers["content-type"], "application/problem+json", "{stack}");
@@ -143,7 +135,6 @@ fn assert_refused(stack: &str, response: &Received) {
     assert!(!response.headers.contains_key("x-echo"), "{stack}: a refused request reached the service");
 }
 
-/// Runs a stack through everything that holds for all of them.
 async fn check(stack: &Stack) {
     let name = stack.name;
     let shop = Shop::start(stack.serve).await;

@@ -24,16 +24,17 @@ use crate::convert::scalars::{
 use crate::convert::tail::{TAILS_MAX, decode_tail};
 use crate::{KEYS_PER_PART_MAX, wire};
 
-/// The most ids of a path that are decoded.
+/// Maximum number of ids of a path that are decoded.
 const PATH_IDS_MAX: usize = 4 * Path::IDS_MAX;
-/// The most parts of one report. The largest that is sound, a million new keys with the longest names, has fewer
-/// than 2,500.
+/// Maximum number of parts of one report. The largest sound report, a million new keys with the
+/// longest names, has fewer than 2,500.
 const PARTS_MAX: usize = 4_096;
-/// The most buckets that one report subscribes to, or brings holds or modes of.
+/// Maximum number of buckets that one report subscribes to, or has holds or modes of.
 const BUCKETS_PER_REPORT_MAX: usize = 1 << 15;
 /// The most established tenants in one report. Further ones are left out, and become established again.
 pub(super) const ESTABLISHED_MAX: usize = 1 << 16;
-/// The most bins of latencies in the evidence of one report. The latencies of further cohorts are left out.
+/// Maximum number of latency bins in the evidence of one report. The latencies of further cohorts
+/// are left out.
 pub(super) const EVIDENCE_BINS_MAX: usize = 1 << 18;
 
 /// Assembles the reports of one stream from their parts and validates them.
@@ -48,13 +49,11 @@ pub struct ReportDecoder {
     unfinished: Option<Unfinished>,
 }
 
-/// A report whose last part has not arrived.
 #[derive(Debug)]
 struct Unfinished {
     /// Everything but the keys of the parts so far.
     rest: Report,
     parts: usize,
-    /// The number of latency bins.
     bins: usize,
     last_defined: Option<KeyId>,
     last_counted: Option<KeyId>,
@@ -65,7 +64,7 @@ impl ReportDecoder {
     /// [`more`](Report::more) set, or `None` if the part has none.
     ///
     /// # Errors
-    /// When a value is out of range. The stream must end then: later deltas build on the rejected message.
+    /// If a value is out of range. The stream must end then: later deltas build on the rejected message.
     pub fn decode(&mut self, part: wire::Report) -> Result<Option<Report>, DecodeError> {
         let more = part.more;
         let mut part = self.decode_part(part)?;
@@ -193,7 +192,6 @@ impl Unfinished {
         Self { rest, parts: 0, bins, last_defined: None, last_counted: None }.with_keys(keys)
     }
 
-    /// Adds the next part to the parts before it.
     fn join(mut self, part: Report, keys: &Report) -> Result<Self, DecodeError> {
         for (is_consistent, field) in [
             (self.rest.seq == part.seq, "seq"),
@@ -232,7 +230,6 @@ impl Unfinished {
         Ok(self.with_keys(keys))
     }
 
-    /// Returns everything but the keys of the complete report.
     fn finish(mut self) -> Report {
         for list in [&mut self.rest.subscriptions, &mut self.rest.unsubscriptions] {
             list.sort_unstable();

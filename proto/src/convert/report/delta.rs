@@ -68,7 +68,7 @@ impl SentCounts {
     /// Adds the deltas of one part and returns the new counts. Linear in the number of keys of the part.
     ///
     /// # Errors
-    /// When a column is not as long as the list of ids, an id has no definition, or a sum exceeds 64 bits.
+    /// If a column is not as long as the list of ids, an id has no definition, or a sum exceeds 64 bits.
     pub(super) fn apply(&mut self, part: &mut wire::Report) -> Result<Tallies, DecodeError> {
         let keys = part.id_gaps.len();
         let counts = Columns::new("count_deltas", part.count_deltas.as_mut(), keys)?;
@@ -131,13 +131,12 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Returns the most bytes that the deltas of one key take on the wire, columns of zeros included.
+/// Returns the maximum number of bytes of one key's deltas on the wire, columns of zeros included.
 pub(super) fn bytes_max(gap: u32, delta: Tally) -> usize {
     let deltas = delta.counts.columns().into_iter().chain(delta.late.columns());
     deltas.chain([u64::from(gap)]).map(encoded_len_varint).sum()
 }
 
-/// Appends the deltas of one key to the columns.
 pub(super) fn push(columns: &mut Option<WireColumns>, delta: Counts) {
     let columns = columns_mut(columns.get_or_insert_default());
     columns.into_iter().zip(delta.columns()).for_each(|(column, delta)| column.push(delta));

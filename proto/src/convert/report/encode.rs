@@ -13,9 +13,9 @@ use crate::convert::scalars::{encode_controller, encode_instance, encode_millis,
 use crate::convert::tail::{TAILS_MAX, encode_tail};
 use crate::{KEYS_PER_PART_MAX, MESSAGE_BYTES_MAX, wire};
 
-/// The most bytes that frame an entry of a list.
+/// Maximum number of bytes that frame an entry of a list.
 const FRAME_BYTES_MAX: usize = 2 + 4;
-/// The most bytes of the lists of a part; the rest of a message is for its head.
+/// Maximum size of the lists of a part; the rest of a message is for its head.
 const PART_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 8 * 1024;
 
 /// Encodes the reports of one stream.
@@ -121,12 +121,10 @@ struct Parts<'a> {
     report: &'a Report,
     full: Vec<wire::Report>,
     last: wire::Report,
-    /// Bytes left in `last`.
     bytes_left: usize,
 }
 
 impl Parts<'_> {
-    /// Adds an entry to a list of the last part, or of a new one.
     fn push<T: Message>(&mut self, list: fn(&mut wire::Report) -> &mut Vec<T>, entry: T) {
         let part = self.with_room(entry.encoded_len() + FRAME_BYTES_MAX, |part| list(part).len());
         list(part).push(entry);

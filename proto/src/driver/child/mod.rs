@@ -28,12 +28,12 @@ use crate::shared::Shared;
 use crate::transport::Dial;
 use crate::{DirectivesDecoder, ReportEncoder, wire};
 
-/// The report interval whose longest silence applies to a young stream.
+/// The longest silence of a young stream follows from this report interval.
 const YOUNG_INTERVAL: Duration = Duration::from_secs(1);
 /// The messages of the parent until a stream is not young any more.
 const YOUNG_MESSAGES: u32 = 20;
-/// The longest time that an orderly stop waits: for the answer to a greeting, for each part of the last report to be
-/// sent, and for the parent to close.
+/// Maximum time of each wait of an orderly stop: for the answer to a greeting, for each part of the
+/// last report to be sent, and for the parent to close.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Exchanges reports and directives with the parent at an address, over one stream after the other, until
@@ -97,7 +97,6 @@ pub async fn run_metered<C: Child + Send + 'static>(
     }
 }
 
-/// Waits for a renewed certificate.
 async fn changed(certificates: &mut Option<watch::Receiver<u64>>) {
     if let Some(changes) = certificates
         && changes.changed().await.is_ok()
@@ -113,22 +112,18 @@ struct Driver<'a, C, O> {
     backoff: &'a mut Backoff,
     dial: &'a Dial,
     traffic: Option<&'a Arc<Traffic>>,
-    /// True after the first message of the parent on this stream, or on the one that it continues.
+    /// True after the first message of the parent on this stream, or on the stream before a
+    /// renewal.
     connected: bool,
     encoder: ReportEncoder,
-    /// Unsent parts of the current report.
     outgoing: VecDeque<wire::Report>,
 }
 
-/// The end of a stream without a failure.
 enum End {
-    /// The child has shut down.
     Stopped,
-    /// Another stream continues this one.
     Renewed(Box<Renewal>),
 }
 
-/// A stream that continues another one with a renewed certificate.
 struct Renewal {
     stream: Stream,
     /// Open until the parent has answered the greeting, so that it sees no child without a stream.
@@ -138,7 +133,6 @@ struct Renewal {
 }
 
 impl<C: Child, O: Observer> Driver<'_, C, O> {
-    /// Runs one stream from the greeting to its end.
     async fn converse(
         &mut self,
         renewal: Option<Renewal>,
@@ -149,7 +143,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             return self.exchange(stream, Some(old), Some(next_report), shutdown).await;
         }
         let (dial, traffic) = (self.dial, self.traffic);
-        // A stop that comes while the stream opens waits a moment for it: there may be counts to report.
+        // A stop during the opening of the stream waits a moment for it: there may be counts to
+        // report.
         let is_too_late = async {
             shutdown.cancelled().await;
             sleep(FAREWELL).await;
@@ -161,7 +156,6 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         self.exchange(stream, None, None, shutdown).await
     }
 
-    /// Begins a stream of the state machine with the greeting.
     fn greet(&mut self) {
         let greeting = self.child.with(|child, now| {
             child.on_open(now);
@@ -170,7 +164,6 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         self.outgoing.extend(self.encoder.encode(&greeting));
     }
 
-    /// Sends reports and applies directives until the stream ends.
     async fn exchange(
         &mut self,
         mut stream: Stream,
@@ -186,8 +179,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
         let mut liveness = Liveness::new(self.child.now());
         let mut messages = 0_u32;
         let renewed = loop {
-            // Many children may greet at once, and the parent knows its load, and the interval that it can bear,
-            // only after it has answered some of them.
+            // Many children may greet together, and the parent learns its load and its sustainable
+            // interval only while it answers them.
             let is_young = messages < YOUNG_MESSAGES;
             let expected = if is_young { interval.max(YOUNG_INTERVAL) } else { interval };
             let is_silent = liveness.is_dead(self.child.now(), expected);
@@ -231,7 +224,8 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
                         self.observer.on_renewed();
                     }
                     if let Some(message) = decoder.decode(message)? {
-                        // A shorter interval applies at once, not after the longer one has passed.
+                        // A shorter interval applies immediately, not after the longer one has
+                        // passed.
                         let wait = self.apply(message, &mut interval);
                         next_report = next_report.min(Instant::now() + wait);
                     }
@@ -261,7 +255,7 @@ impl<C: Child, O: Observer> Driver<'_, C, O> {
             (applied, if child.is_report_due() { Duration::ZERO } else { *interval })
         });
         match applied {
-            // The process may have children of its own, which wait for the change.
+            // The process may have its own children, which wait for the change.
             Ok(()) if self.child.with(|child, _| child.has_downstream_changes()) => self.child.notify(),
             Ok(()) => {}
             Err(stale) => self.observer.on_rejected(&stale),

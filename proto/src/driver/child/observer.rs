@@ -12,8 +12,8 @@ use crate::driver::{RETRY_METADATA, root_cause, status_cause};
 
 /// Observer of a child's streams.
 pub trait Observer: Send + 'static {
-    /// Called at the first message of the parent on a new stream. `zone` is the parent's zone; `None` of a
-    /// controller, which has none.
+    /// Called at the first message of the parent on a new stream. `zone` is the parent's zone;
+    /// `None` for a controller, which has none.
     fn on_connected(&mut self, zone: Option<&str>);
     /// Called when another stream, which was opened with a renewed certificate, has continued the one before.
     fn on_renewed(&mut self) {}
@@ -35,7 +35,7 @@ pub enum StreamError {
     #[cfg(feature = "tls")]
     #[error("cannot connect to the parent: {0}")]
     Handshake(#[from] plimsoll_tls::HandshakeFailure),
-    /// The parent takes TLS alone, and the child has dialed it in plaintext.
+    /// The parent accepts only TLS, and the child has dialed it in plaintext.
     #[error(
         "the parent answers plaintext with TLS: write its address as https:// and give this process certificates"
     )]
@@ -48,7 +48,7 @@ pub enum StreamError {
     NotGrpc {
         /// Host and port of the server.
         authority: String,
-        /// What gRPC made of its answer.
+        /// The status that gRPC made of the answer.
         status: Box<Status>,
     },
     /// The certificates allow this child no such parent.
@@ -73,7 +73,7 @@ impl StreamError {
     pub fn refusal(&self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "tls")]
-            // Without a cause of its own, the connection may just have broken.
+            // Without its own cause, the connection may just have broken.
             Self::Handshake(failure) => Some(failure.label()).filter(|label| *label != "other"),
             Self::NeedsTls => Some("needs_tls"),
             Self::Parent(_) => Some(NotAllowed::LABEL),
@@ -86,7 +86,6 @@ impl StreamError {
         }
     }
 
-    /// Returns the time for which the parent asked this child to stay away.
     pub(super) fn asked_wait(&self) -> Option<Duration> {
         let Self::Closed(status) = self else { return None };
         let millis = status.metadata().get(RETRY_METADATA)?.to_str().ok()?.parse().ok()?;

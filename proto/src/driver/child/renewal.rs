@@ -1,5 +1,6 @@
-//! The renewal of a stream whose certificate was renewed: another one is opened while the old one goes on, at a random
-//! moment, so that a fleet whose certificates are renewed together does not connect together.
+//! The renewal of a stream for a renewed certificate: another stream is opened next to the old one,
+//! at a random moment, so that a fleet with certificates that are renewed together does not connect
+//! together.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::stream::{Certificate, Stream};
 use super::traffic::Traffic;
 use crate::transport::Dial;
 
-/// The time before the end of an old certificate from which a stream is renewed at once.
+/// In this time before the end of an old certificate a stream is renewed immediately.
 const LAST: Duration = Duration::from_secs(10);
 /// The shortest time between two attempts.
 const RETRY_MIN: Duration = Duration::from_secs(1);

@@ -26,15 +26,14 @@ use crate::transport::{Dial, Duplex, Watched};
 use crate::wire::exchange_client::ExchangeClient;
 use crate::{MESSAGE_BYTES_MAX, wire};
 
-/// The longest time that a connection attempt to one address may take.
+/// Maximum time of a connection attempt to one address.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// The longest time that the child waits for a parent to finish a handshake, and again to answer a new stream. A
+/// Maximum time that a parent may take to finish a handshake, and again to answer a new stream. A
 /// parent that restarts may have thousands of children to answer first.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// The first byte of an alert of TLS. No connection of HTTP/2 begins with it.
 const TLS_ALERT: u8 = 0x15;
 
-/// A stream that the parent has answered.
 pub(super) struct Stream {
     pub(super) reports: mpsc::Sender<wire::Report>,
     pub(super) directives: Streaming<wire::Directives>,
@@ -43,18 +42,15 @@ pub(super) struct Stream {
     pub(super) certificate: Option<Certificate>,
 }
 
-/// A certificate of this process that a connection was opened with.
 #[derive(Clone, Copy)]
 pub(super) struct Certificate {
     pub(super) generation: u64,
     pub(super) not_after: std::time::SystemTime,
 }
 
-/// A connection to a parent that was verified.
 struct Connection {
     channel: Channel,
     certificate: Option<Certificate>,
-    /// The first byte of the parent.
     first: Arc<OnceLock<u8>>,
 }
 
@@ -91,7 +87,7 @@ impl Stream {
     }
 }
 
-/// Waits for the parent, but not for ever.
+/// Waits for the parent, within a limit.
 async fn answered<T>(answer: impl Future<Output = Result<T, StreamError>>) -> Result<T, StreamError> {
     tokio::select! {
         answer = answer => answer,
@@ -120,7 +116,6 @@ impl Connection {
     }
 }
 
-/// Connects to one address of a host after the other.
 async fn connect(authority: &str) -> io::Result<TcpStream> {
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in lookup_host(authority).await? {

@@ -18,7 +18,6 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Counts the bytes of a connection.
     pub(super) fn count(self: &Arc<Self>, stream: TcpStream) -> impl Duplex + use<> {
         let (up, down) = (Arc::clone(self), Arc::clone(self));
         let count = |total: &AtomicU64, bytes: &[u8]| {

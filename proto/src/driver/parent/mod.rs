@@ -29,12 +29,10 @@ use crate::{Part, wire};
 pub struct ParentService<P> {
     shared: Shared<P>,
     streams: Arc<Streams>,
-    /// The zone, as metadata of every answer.
     pub(crate) zone: Option<MetadataValue<Ascii>>,
     security: PortSecurity,
 }
 
-/// State that all streams of one parent share.
 #[derive(Debug)]
 struct Streams {
     next: AtomicU64,
@@ -63,9 +61,9 @@ pub trait OnRejected: Send + Sync + Debug + 'static {
 pub struct Rejection<'a> {
     /// The value of a metric label.
     pub reason: &'static str,
-    /// The cause, as the child is told.
+    /// The cause, as sent to the child.
     pub cause: &'a str,
-    /// The child whose report was refused; `None` if it has not greeted, or was not at fault.
+    /// The child with the refused report; `None` if it has not greeted, or was not at fault.
     pub child: Option<&'a Identity>,
 }
 
@@ -80,7 +78,8 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         }
     }
 
-    /// Takes connections over mTLS alone, and of each child the reports that its certificate allows.
+    /// Accepts connections only over mTLS, and from each child the reports that its certificate
+    /// allows.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn secured(self, certificates: plimsoll_tls::Certificates) -> Self {
@@ -105,7 +104,6 @@ impl<P> Clone for ParentService<P> {
 }
 
 impl<P: Parent + Send + 'static> ParentService<P> {
-    /// The rate of new streams, which follows the load that the accept loop measures.
     pub(crate) fn admission(&self) -> Shared<Admission> {
         self.streams.admission.clone()
     }
@@ -114,7 +112,7 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         &self.security
     }
 
-    /// Admits a new stream, or returns the status with the time for which the child should stay away.
+    /// Admits a new stream, or returns the status with the time that the child should stay away.
     pub(crate) fn admit(&self, guard: Option<&ConnectionGuard>) -> Result<(), Status> {
         let is_certified = guard.is_some_and(|guard| guard.certified().is_some());
         if !is_certified && !matches!(self.security, PortSecurity::Plain) {
@@ -135,7 +133,6 @@ impl<P: Parent + Send + 'static> ParentService<P> {
         })
     }
 
-    /// Spawns the task of a new stream and returns the messages to send on it.
     pub(crate) fn converse(
         &self,
         reports: Streaming<wire::Report>,

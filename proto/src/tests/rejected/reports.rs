@@ -31,12 +31,10 @@ fn defines(bucket: &str, tenant: &str) -> wire::KeyDefinition {
     }
 }
 
-/// Returns `keys` definitions whose ids start at `from`.
 fn definitions(from: u32, keys: u32) -> Vec<wire::KeyDefinition> {
     (from..from + keys).map(|id| wire::KeyDefinition { id, ..defines("b", "t") }).collect()
 }
 
-/// Returns a report in which `offered` of each of these ids, ascending, grows by the same number.
 fn counts(ids: impl IntoIterator<Item = u32>, offered: u64) -> wire::Report {
     let mut next = 0;
     let gap = |id: u32| id - std::mem::replace(&mut next, id + 1);
@@ -54,7 +52,6 @@ fn hold(bucket: &str) -> wire::Hold {
     wire::Hold { bucket: bucket.to_owned(), milli_rps: 1 }
 }
 
-/// Returns a report with the evidence of one cohort.
 fn with_evidence(change: impl FnOnce(&mut wire::Evidence)) -> wire::Report {
     let mut evidence = wire::Evidence {
         bucket: "b".to_owned(),
@@ -278,7 +275,6 @@ fn keys_of_an_unfinished_report_are_passed_on_and_not_held() {
     assert!(!last.more && last.tallies.is_empty() && !decoder.is_unfinished());
 }
 
-/// Returns the first error of a decoder, and the number of parts before it.
 fn first_error(parts: impl Iterator<Item = wire::Report>) -> (usize, DecodeError) {
     let mut decoder = ReportDecoder::default();
     let decoded = parts.map(|part| decoder.decode(more(part)));

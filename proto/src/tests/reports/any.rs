@@ -31,7 +31,6 @@ fn claim(generation: u64) -> KillClaim {
     KillClaim { generation: KillGeneration(generation), zone: Zone::new("a").unwrap(), service, name }
 }
 
-/// Makes a tail that the wire carries exactly.
 fn tail(bins: &BTreeMap<usize, u32>, number: u32) -> Tail {
     let mut traffic = vec![0.0; if bins.is_empty() { 0 } else { RateBin::COUNT }];
     bins.iter().for_each(|(at, milli)| traffic[*at] = f64::from(*milli) / 1e3);
@@ -51,7 +50,6 @@ fn any_definition() -> impl Strategy<Value = KeyDefinition> {
     )
 }
 
-/// Generates a report without keys, counts and sequence number.
 fn any_report() -> impl Strategy<Value = Report> {
     let head = (option::of(any_identity()), option::of(0..=MICROS_MAX));
     let claims = (option::of(1..=u64::MAX), any::<u64>(), any::<u32>(), any::<bool>());

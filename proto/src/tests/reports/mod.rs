@@ -7,7 +7,6 @@ use self::any::any_evidence;
 pub(super) use self::any::any_stream;
 use super::*;
 
-/// Asserts that the reports of one stream survive the round trip, and returns the number of parts of each.
 fn check_reports(reports: &[Report]) -> Vec<usize> {
     let (mut encoder, mut decoder) = (ReportEncoder::default(), ReportDecoder::default());
     reports
@@ -41,7 +40,6 @@ fn check_reports(reports: &[Report]) -> Vec<usize> {
         .collect()
 }
 
-/// Returns a report that defines `keys` keys.
 fn defining(keys: u32) -> Report {
     let definition = |id: u32| {
         let key = Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };

@@ -3,14 +3,12 @@
 use super::{check_reports, defining};
 use crate::tests::*;
 
-/// Returns latencies in almost every step of the histogram.
 fn largest_spread() -> Spread {
     let spread = Spread::of((1..60_000_000).step_by(211).map(|us| (us, u64::MAX)), u64::MAX);
     assert!(spread.latencies().len() > SPREAD_STEPS_MAX / 2);
     spread
 }
 
-/// Returns the first report of a stream with `keys` new keys and the largest values everywhere.
 fn largest_report(keys: usize) -> Report {
     let most = Counts {
         offered: u64::MAX,
@@ -83,7 +81,6 @@ fn largest_report(keys: usize) -> Report {
     }
 }
 
-/// Returns evidence of `buckets` buckets, each with a few bins in their longest encoding.
 fn largest_evidence(buckets: usize) -> Evidence {
     let mut latency = Histogram::default();
     (1..16).for_each(|bin| latency.add(Bin::new(129 * bin).unwrap(), u64::MAX));
@@ -141,7 +138,7 @@ fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
     assert_eq!(parts[1], 1);
 }
 
-/// Each list is alone in its report, so that no other list hides a wrong estimate of its entries.
+/// Each report has only one list, so that no other list hides a wrong estimate of its entries.
 #[test]
 fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
     let largest = largest_report(5_000);
@@ -193,8 +190,8 @@ fn small_entries_fill_a_part_up_to_the_key_limit() {
     assert!(check_reports(&[holds])[0] > 1);
 }
 
-/// Returns the size of a report in which the counts of `keys` keys grow by `grows`, and their late parts by
-/// `late`.
+/// Returns the size of a report with counts of `keys` keys that grow by `grows`, and their late
+/// parts by `late`.
 fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
     let base = Tally {
         counts: Counts { offered: 1 << 40, dropped: 1 << 39, would_dropped: 1 << 38, ..Counts::ZERO },

@@ -19,7 +19,6 @@ use super::{EPOCH, directive, identity, patiently, until};
 /// A child that sends a given greeting, the keys of it in the second report, and emits an event for every call.
 #[derive(Debug)]
 pub(crate) struct ScriptedChild {
-    /// The first report, except for the identity, and the keys of the second one.
     greeting: Report,
     interval: Duration,
     seq: u64,
@@ -93,7 +92,6 @@ impl Observer for Log {
     }
 }
 
-/// A running child with its driver.
 pub(crate) struct Running {
     pub(crate) events: UnboundedReceiver<ChildEvent>,
     pub(crate) shutdown: CancellationToken,
@@ -101,12 +99,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a child of the parent at `uri`, with `greeting` as its first report.
     pub(crate) fn start(uri: &str, greeting: Report, interval: Duration) -> Self {
         Self::dial(Dial::new(uri, &Security::Plain { anywhere: false }).unwrap(), greeting, interval)
     }
 
-    /// Starts a child over mTLS, which greets with its identity alone.
     pub(crate) fn secured(uri: &str, certificates: &Certificates) -> Self {
         let dial = Dial::new(uri, &Security::Mutual(certificates.clone())).unwrap();
         Self::dial(dial, Report::default(), Duration::from_millis(20))
@@ -120,12 +116,10 @@ impl Running {
         Self { events, shutdown, task }
     }
 
-    /// Starts a child that greets with its identity alone.
     pub(crate) fn greet(uri: &str) -> Self {
         Self::start(uri, Report::default(), Duration::from_millis(20))
     }
 
-    /// Waits for the next directives that are applied.
     pub(crate) async fn applied(&mut self) -> Directives {
         until(&mut self.events, |event| match event {
             ChildEvent::Applied(directives) => Some(*directives),
@@ -134,13 +128,11 @@ impl Running {
         .await
     }
 
-    /// Waits for directives with this limit.
     pub(crate) async fn applied_limit(&mut self, limit: u32) {
         let expected = directive(limit, 0).terms.limit;
         while !self.applied().await.buckets.iter().any(|bucket| bucket.terms.limit == expected) {}
     }
 
-    /// Waits for the end of a stream and returns the error.
     pub(crate) async fn disconnected(&mut self) -> String {
         until(&mut self.events, |event| match event {
             ChildEvent::Disconnected(error) => Some(error),
@@ -149,7 +141,6 @@ impl Running {
         .await
     }
 
-    /// Shuts the child down in an orderly way.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         patiently(self.task).await.unwrap();

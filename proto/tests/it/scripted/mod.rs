@@ -26,12 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The epoch that every child holds.
 const EPOCH: Epoch = Epoch(5);
 
-/// Waits for `event`, at most [`PATIENCE`].
 pub(crate) async fn patiently<T>(event: impl Future<Output = T>) -> T {
     timeout(PATIENCE, event).await.expect("the event did not happen in time")
 }
 
-/// Waits for the first event for which `pick` returns a value. Events before it are skipped.
+/// Waits for the first event with a value from `pick`. Events before it are skipped.
 pub(crate) async fn until<E: Debug, T>(
     events: &mut UnboundedReceiver<E>,
     mut pick: impl FnMut(E) -> Option<T>,
@@ -47,8 +46,6 @@ pub(crate) async fn until<E: Debug, T>(
     .await
 }
 
-/// Returns a directive with this limit for one bucket, and the same rate for `tenants` tenants with the
-/// longest names.
 pub(crate) fn directive(limit: u32, tenants: usize) -> BucketDirective {
     let rate = Rate::new(f64::from(limit)).unwrap();
     let tenant = |number| Tenant::new(&format!("{number:0>128}")).unwrap();

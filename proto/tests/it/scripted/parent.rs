@@ -39,13 +39,11 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use super::{EPOCH, PATIENCE, directive, identity, patiently, until};
 
-/// Threads of a parent.
 const WORKERS: usize = 2;
 
 /// A parent that sends its whole board to every child and emits an event for every call.
 #[derive(Debug)]
 pub(crate) struct ScriptedParent {
-    /// The epoch of every message.
     pub(crate) epoch: Epoch,
     board: Board,
     sessions: Sessions,
@@ -61,7 +59,6 @@ pub(crate) enum ParentEvent {
 }
 
 impl ScriptedParent {
-    /// Changes the directive of the bucket.
     pub(crate) fn post(&mut self, directive: &BucketDirective) {
         assert!(self.board.apply(directive), "the directive changes nothing");
     }
@@ -116,14 +113,12 @@ pub(crate) struct Server {
     pub(crate) events: UnboundedReceiver<ParentEvent>,
     pub(crate) rejections: UnboundedReceiver<Rejected>,
     pub(crate) connections: Connections,
-    /// The lines of the log of the driver.
     pub(crate) log: UnboundedReceiver<String>,
     pub(crate) closing: CancellationToken,
     served: JoinHandle<()>,
     runtime: Option<Runtime>,
 }
 
-/// A stream that the parent closed.
 #[derive(Debug)]
 pub(crate) struct Rejected {
     pub(crate) reason: &'static str,
@@ -140,7 +135,6 @@ impl OnRejected for Rejections {
     }
 }
 
-/// A log that sends its lines to a test.
 #[derive(Clone)]
 struct Lines(UnboundedSender<String>);
 
@@ -165,7 +159,6 @@ impl Server {
         Self::serve(address, children_max, |service| service)
     }
 
-    /// Starts a parent that takes mTLS alone.
     pub(crate) fn secured(certificates: &Certificates) -> Self {
         let certificates = certificates.clone();
         Self::serve(SocketAddr::from(([127, 0, 0, 1], 0)), 9, |service| service.secured(certificates))
@@ -230,17 +223,14 @@ impl Server {
         format!("https://{}", self.address)
     }
 
-    /// Waits for the next stream that the parent closes.
     pub(crate) async fn rejected(&mut self) -> Rejected {
         until(&mut self.rejections, Some).await
     }
 
-    /// Waits for a line of the log that contains this text.
     pub(crate) async fn logged(&mut self, text: &str) -> String {
         until(&mut self.log, |line| Some(line).filter(|line| line.contains(text))).await
     }
 
-    /// Changes the directive of the bucket and notifies all streams.
     pub(crate) fn post(&self, directive: &BucketDirective) {
         self.parent.with(|parent, _| parent.post(directive));
         self.parent.notify();
@@ -258,7 +248,6 @@ impl Server {
         }
     }
 
-    /// Waits until the server has shut down, after `closing` was cancelled.
     pub(crate) async fn served(&mut self) {
         patiently(&mut self.served).await.unwrap();
     }
@@ -270,17 +259,14 @@ impl Server {
         self.address
     }
 
-    /// The endpoint of a child without a driver, with the window of one that has a driver.
     pub(crate) fn endpoint(&self) -> Endpoint {
         Endpoint::from_shared(self.uri()).unwrap().initial_stream_window_size(MESSAGE_BYTES_MAX as u32)
     }
 
-    /// Opens a stream without a driver.
     pub(crate) async fn stream(&self) -> Stream {
         Self::stream_on(self.endpoint().connect().await.unwrap()).await
     }
 
-    /// Connects with these certificates, without a driver.
     pub(crate) async fn channel_as(&self, certificates: &Certificates) -> Channel {
         let tcp = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::from(self.address.ip());
@@ -290,7 +276,6 @@ impl Server {
         self.endpoint().connect_with_connector(connector).await.unwrap()
     }
 
-    /// Opens a stream with these certificates, without a driver.
     pub(crate) async fn stream_as(&self, certificates: &Certificates) -> Stream {
         Self::stream_on(self.channel_as(certificates).await).await
     }
@@ -313,7 +298,6 @@ impl Drop for Server {
     }
 }
 
-/// The child's end of a stream, without a driver.
 pub(crate) struct Stream {
     pub(crate) reports: mpsc::Sender<wire::Report>,
     pub(crate) directives: Streaming<wire::Directives>,
@@ -329,7 +313,6 @@ impl Stream {
     }
 }
 
-/// Returns the encoded greeting of an instance.
 pub(crate) fn greeting(instance: u128) -> wire::Report {
     let report = Report { seq: 1, identity: Some(identity(instance)), ..Report::default() };
     plimsoll_proto::ReportEncoder::default().encode(&report).remove(0)

@@ -17,7 +17,6 @@ fn zone(zone: &str) -> Zone {
     Zone::new(zone).unwrap()
 }
 
-/// The role of the scripted child.
 fn service() -> PeerRole {
     let own = identity(7);
     PeerRole::Service { zone: own.zone, service: own.service }
@@ -27,12 +26,10 @@ fn service_of(zone: Zone, service: &str) -> PeerRole {
     PeerRole::Service { zone, service: Name::new(service).unwrap() }
 }
 
-/// An aggregator of the zone of the scripted child.
 fn aggregator() -> PeerRole {
     PeerRole::Aggregator { zone: identity(7).zone }
 }
 
-/// The certificates of one process, with their files.
 struct Process {
     directory: TempDir,
     certificates: Certificates,

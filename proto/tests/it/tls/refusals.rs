@@ -9,14 +9,12 @@ use tokio::net::TcpStream;
 use super::{DOMAIN, Process, aggregator, service, service_of, zone};
 use crate::scripted::{ParentEvent, Running, Server, identity, patiently};
 
-/// Asserts that the parent has counted nothing.
 fn check_nothing_counted(server: &mut Server) {
     while let Ok(event) = server.events.try_recv() {
         assert!(!matches!(event, ParentEvent::Report(..)), "{event:?}");
     }
 }
 
-/// Asserts that a text has all parts.
 fn check_parts(text: &str, parts: &[&str]) {
     parts.iter().for_each(|part| assert!(text.contains(part), "no `{part}` in: {text}"));
 }

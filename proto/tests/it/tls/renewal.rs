@@ -1,4 +1,4 @@
-//! Streams whose certificate was renewed: another one continues each, and nothing is lost or delayed.
+//! Streams with a renewed certificate: another one continues each, and nothing is lost or delayed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::scripted::{ChildEvent, ParentEvent, Running, Server, until};
 async fn renewed_certificate_continues_the_stream_and_nothing_is_rejected() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
-    // So near its end that the stream is renewed at once.
+    // So near its end that the stream is renewed immediately.
     let child = Process::valid(&authority, service(), Validity::lasting(Duration::from_secs(9)));
     let follower = child.certificates.clone();
     let following = tokio::spawn(async move { follower.follow().await });
@@ -27,7 +27,7 @@ async fn renewed_certificate_continues_the_stream_and_nothing_is_rejected() {
         ChildEvent::Opened | ChildEvent::Reported | ChildEvent::Applied(_) | ChildEvent::Rejected(_) => None,
     })
     .await;
-    // The old certificate ends, and the stream goes on.
+    // The old certificate ends, and the stream continues.
     let ended = Instant::now() + Duration::from_secs(9);
     while Instant::now() < ended {
         running.applied().await;

@@ -11,10 +11,9 @@ use plimsoll_host::{atomic_file, regular_file};
 use super::snapshot::{self, Owner};
 use crate::hot::sync::lock;
 
-/// The largest file that is written or read, in bytes.
 pub(crate) const BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The place of a cache file, and the service and zone whose directives it holds.
+/// The place of a cache file, with the owner of its directives.
 #[derive(Clone)]
 pub(crate) struct CacheFile {
     pub(crate) path: PathBuf,
@@ -28,7 +27,6 @@ impl CacheFile {
         Self { path, owner, writing: Arc::default() }
     }
 
-    /// Reads the directives that an earlier process saved, and logs the result.
     pub(crate) fn read(&self) -> Option<Directives> {
         let path = self.path.display();
         let read = match read(&self.path) {
@@ -53,8 +51,9 @@ impl CacheFile {
         }
     }
 
-    /// Writes directives, of too many those of the default classes alone. Whenever the process or the machine dies, a
-    /// reader finds either the new file or the former one, whole. Blocks.
+    /// Writes directives. If there are too many, writes only the directives of default classes. If
+    /// the process or the machine dies, a reader finds the new file or the former one, whole.
+    /// Blocks.
     pub(crate) fn write(&self, mut directives: Directives) -> io::Result<()> {
         let _alone = lock(&self.writing);
         let now = now_since_1970();
@@ -72,7 +71,6 @@ impl CacheFile {
     }
 }
 
-/// Reads a file; `None` if there is no file.
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     // One byte more than the largest file is read, so that a longer one does not pass its checksum.
     match regular_file::read(path, BYTES_MAX) {

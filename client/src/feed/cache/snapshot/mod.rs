@@ -1,4 +1,5 @@
-//! The content of a cache file: a line that says whose directives they are, and the directives as aggregators send them.
+//! The content of a cache file: a line with their owner, and the directives as aggregators send
+//! them.
 
 use std::time::Duration;
 
@@ -10,7 +11,6 @@ use prost::Message as _;
 
 /// The beginning of the first line: the kind of the file, and the version of its format. The checksum follows.
 const MARK: &str = "plimsoll directives 2";
-/// The most buckets in a file.
 pub(crate) const BUCKETS_MAX: usize = crate::builder::BUCKETS_MAX;
 
 /// The service and zone of directives. No other service or zone restores them.
@@ -20,21 +20,16 @@ pub(crate) struct Owner {
     pub(crate) zone: Zone,
 }
 
-/// The reason why a content is not restored.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SnapshotError {
-    /// The content ends early, or was changed.
     #[error("the checksum in the first line does not match the content; the file is torn or was edited")]
     Torn,
-    /// The content begins with another line.
     #[error(
         "the first line does not begin with `{MARK}`; the file is of another version, or no saved directives"
     )]
     Version,
-    /// A value is invalid.
     #[error("invalid content: {0}")]
     Invalid(String),
-    /// The directives are those of another service or zone.
     #[error("saved by {0}; every instance needs a file of its own")]
     OtherOwner(String),
 }
@@ -50,7 +45,6 @@ pub(crate) fn write(mut directives: Directives, owner: &Owner, written_at: Durat
     with_checksum(&body)
 }
 
-/// Puts the first line before a body.
 pub(crate) fn with_checksum(body: &[u8]) -> Vec<u8> {
     let checksum = stable_hash(body.iter().copied());
     [format!("{MARK} {checksum:016x}\n").as_bytes(), body].concat()
@@ -91,7 +85,6 @@ pub(crate) fn read(bytes: &[u8], owner: &Owner) -> Result<(Directives, Duration)
     }
 }
 
-/// Returns the first line, and what follows.
 fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let end = bytes.iter().take(1_024).position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))

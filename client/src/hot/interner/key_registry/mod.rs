@@ -13,17 +13,16 @@ use crate::hot::interner::eviction::{Candidate, Eviction};
 use crate::hot::interner::log::{Event, Log};
 use crate::hot::table::{KeyPlace, Table};
 
-/// The interval of the search for idle keys.
 const SWEEP: Duration = Duration::from_secs(1);
-/// The age of a tombstone from which on another key may have the id: longer than a thread is suspended in a
+/// Minimum age of a tombstone when another key takes the id: longer than a thread is suspended in a
 /// decision.
 const TOMBSTONE_MIN: Duration = Duration::from_secs(10);
 
-/// Every key with an id, and evicted keys whose id no other key has taken.
+/// Every key with an id, and evicted keys with ids that no other key has taken.
 ///
-/// The counts of an id are cumulative over all its keys; a key's own counts start at the baseline when it
-/// took the id. An evicted key is still reported until another key takes its id; if it is revived before, its
-/// counts continue.
+/// The counts of an id are cumulative over all its keys; a key's own counts start at the baseline
+/// when it took the id. An evicted key is still reported until another key takes its id; if it is
+/// revived before, its counts continue.
 #[derive(Default)]
 pub(crate) struct KeyRegistry {
     keys: Vec<Key>,
@@ -35,21 +34,16 @@ pub(crate) struct KeyRegistry {
     swept: Option<MonoTime>,
 }
 
-/// The state of an evicted key.
 #[derive(Clone, Copy)]
 enum Evicted {
-    /// Tombstoned since then.
     Tombstoned(MonoTime),
     /// Its directive is removed, and another key may take the id. These are the last counts.
     Released(Counts),
 }
 
-/// A change of an id's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// A key took an unused id.
     Inserted(u32),
-    /// A key took the id of an evicted key.
     Replaced(u32),
     /// Another key may take the id. Its directive is removed already; the caller must remove all other state.
     Released(u32),
@@ -58,17 +52,14 @@ pub(crate) enum Change {
 }
 
 impl KeyRegistry {
-    /// Returns all keys, by id.
     pub(crate) fn keys(&self) -> &[Key] {
         &self.keys
     }
 
-    /// Returns the places of all keys, by id.
     pub(crate) fn places(&self) -> &[KeyPlace] {
         &self.places
     }
 
-    /// Returns the keys of a bucket whose ids no other key may take, with their ids.
     pub(crate) fn present<'a>(
         &'a self,
         table: &'a Table,
@@ -78,7 +69,6 @@ impl KeyRegistry {
         all.filter(|(id, _)| !matches!(self.evicted.get(id), Some(Evicted::Released(_))))
     }
 
-    /// Returns the counts of the key that has this id.
     pub(crate) fn counts(&self, table: &Table, id: KeyId) -> Counts {
         let counts = table.counters.counts(id.0);
         let own = self.baselines.get(id.index()).map_or(counts, |baseline| counts.since(*baseline));
@@ -87,8 +77,9 @@ impl KeyRegistry {
         own.consistent_part()
     }
 
-    /// Registers the keys that the request path inserted or revived, by the [log](Log) of the table's keys.
-    /// Linear in it. `buckets` are the known buckets, by id, with those of all inserted keys.
+    /// Registers the keys that the request path inserted or revived, by the [log](Log) of the
+    /// table's keys. Linear in it. `buckets` are the known buckets, by id, including the buckets of
+    /// all inserted keys.
     pub(crate) fn sync(&mut self, table: &Table, buckets: &[Bucket], log: &Log) -> Vec<Change> {
         let change = |event| match event {
             Event::Inserted { id, owner, name } => {
@@ -125,10 +116,10 @@ impl KeyRegistry {
         Some(Change::Replaced(id))
     }
 
-    /// Evicts idle keys once a second, and releases ids whose tombstone is old enough. Must follow a
-    /// [`sync`](Self::sync). `is_protected` returns true for keys that must not be evicted. `is_settled`
-    /// returns true if the controller has received these counts of a key, which are reported no longer once
-    /// another key has the id. Linear in the keys.
+    /// Evicts idle keys once a second, and releases ids with an old enough tombstone. Must follow a
+    /// [`sync`](Self::sync). `is_protected` returns true for keys that must not be evicted.
+    /// `is_settled` returns true if the controller has received these counts of a key, which are
+    /// not reported anymore once another key has the id. Linear in the keys.
     pub(crate) fn sweep(
         &mut self,
         now: MonoTime,

@@ -6,7 +6,6 @@ use super::*;
 use crate::hot::table::BucketPlace;
 use crate::hot::thread_counters::{Outcome, QuotaOutcome};
 
-/// A table of one bucket, and its registry.
 struct Known {
     table: Arc<Table>,
     registry: KeyRegistry,
@@ -76,7 +75,7 @@ fn replaced_key_leaves_neither_directive_nor_counts() {
     let mut known = Known::new(2);
     known.table.publish(1, DirectiveWord::new(plimsoll_core::quantity::DropRatio::ALL));
     assert_eq!(known.request("acme", 5), 1);
-    // No further request: a minute until eviction, and ten seconds of tombstone.
+    // No more requests: a minute until eviction, and ten seconds of tombstone.
     assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
     assert_eq!((known.offered(1), known.name(1)), (5, "acme"), "it is still reported");
     let target = known.table.target_of(known.registry.places()[1]);
@@ -125,7 +124,7 @@ fn refusal_of_a_quota_that_is_counted_after_its_key_was_replaced_leaves_counts_c
     assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
     assert_eq!(known.request("globex", 1), 1);
     assert_eq!(known.sync(), [Change::Replaced(1)]);
-    // Two requests of acme whose store answers only now.
+    // The store answers two requests of acme only now.
     known.table.counters.count_quota(1, QuotaOutcome::Dropped, 2);
     let counts = known.registry.counts(&known.table, KeyId(1));
     assert!(counts.is_consistent(), "{counts:?}");

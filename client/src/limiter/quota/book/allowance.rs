@@ -1,4 +1,5 @@
-//! What an instance passes of one key while the store does not answer: its part of what was left, which it pays back.
+//! The allowance of an instance for one key while the store does not answer: its part of the tokens
+//! left, which it pays back.
 
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use plimsoll_core::quota::Quota;
 
 use super::Reply;
 
-/// The tokens admitted without the store, and what the store said before. A state machine that takes `now`.
+/// The tokens admitted without the store, and its last answer. A state machine that takes `now`.
 ///
-/// The part of an instance is its share of the tokens that all instances have taken since the refill. The parts of all
-/// instances together are about one, and no instance needs to know the others.
+/// The part of an instance is its share of the tokens that all instances have taken since the
+/// refill. The parts of all instances together are about one, and no instance needs to know the
+/// others.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Allowance {
     /// The tokens admitted and not paid for.
@@ -27,7 +29,6 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Notes an answer of the store.
     pub(super) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
         let had = reply.granted.saturating_add(reply.remaining);
         if now >= self.refills_at {

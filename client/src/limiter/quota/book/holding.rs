@@ -1,5 +1,5 @@
-//! What an instance holds of one key of a quota: a lease, a remembered refusal, an allowance, and the requests that
-//! wait for the store. A state machine that takes `now`.
+//! The state of one key of a quota: a lease, a remembered refusal, an allowance, and the requests
+//! that wait for the store. A state machine that takes `now`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,18 +14,15 @@ use super::{Demand, Reply, Tokens};
 
 /// The requests of one key that wait for the store, at most; further ones follow the policy of the quota.
 pub(crate) const WAITING_PER_KEY_MAX: usize = 1_000;
-/// The time after which one request of a refused key asks the store again, so that a reset takes effect.
+/// Interval at which one request of a refused key asks the store again, so that a reset takes
+/// effect.
 pub(crate) const REFUSAL_PROBED_EVERY: Duration = Duration::from_secs(5);
-/// The longest time that a refusal is remembered.
 pub(crate) const REFUSAL_LASTS_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// A request that waits for the store.
 pub(crate) trait Waiter {
-    /// Returns true if the request does not wait any more.
     fn is_gone(&self) -> bool;
 }
 
-/// The outcome of a call for one waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The tokens that the request needed.
@@ -34,28 +31,23 @@ pub(crate) enum Outcome {
     Refused(Option<Duration>),
 }
 
-/// The reaction to a request that has to ask the store.
 pub(crate) enum Joined<W> {
-    /// A call to make on behalf of this request, and of those that join it.
+    /// A call to make for this request, and for the requests that join it.
     Call(Demand),
-    /// The request waits for the call that is under way.
     Waits,
-    /// Too many requests wait.
     Full(W),
 }
 
-/// The consequences of an answer.
 pub(crate) struct Landed<W> {
     pub(crate) settled: SmallVec<[(W, Outcome); 4]>,
     /// The next call, for the requests that still wait.
     pub(crate) again: Option<Demand>,
-    /// Tokens that nobody needs, to give back to the store.
+    /// Unneeded tokens, to give back to the store.
     pub(crate) surplus: Tokens,
     /// The tokens that have ended unused.
     pub(crate) ended: u64,
 }
 
-/// The state of one key of a quota.
 pub(crate) struct Holding<W> {
     pub(crate) lease: Lease,
     /// The tokens that the store had at the last answer, and the time of the refill after it.
@@ -64,7 +56,7 @@ pub(crate) struct Holding<W> {
     pub(crate) allowance: Allowance,
     /// The calls of this key under way.
     calls: u32,
-    /// The time from which a request makes another call although one is under way: an answer may be lost.
+    /// The earliest time of another call while one is under way: an answer may be lost.
     recall_at: MonoTime,
     patience: Duration,
     waiting: VecDeque<Waiting<W>>,
@@ -76,7 +68,6 @@ struct Waiting<W> {
     waiter: W,
 }
 
-/// The least cost that was refused, and until when.
 #[derive(Clone, Copy)]
 struct Refusal {
     cost: u64,
@@ -85,7 +76,6 @@ struct Refusal {
 }
 
 impl<W: Waiter> Holding<W> {
-    /// Makes the state of a key whose requests wait for the store for `patience`.
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
             lease: Lease::new(),
@@ -99,7 +89,6 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
-    /// Begins a call ahead of need if the lease is nearly used up.
     pub(crate) fn ahead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
         if self.calls > 0 || !self.lease.is_low(quota, now) {
             return None;
@@ -111,7 +100,6 @@ impl<W: Waiter> Holding<W> {
         })
     }
 
-    /// Begins a call for requests that do not wait: for a lease, and for what the allowance owes.
     pub(crate) fn lead(&mut self, quota: &Quota, now: MonoTime) -> Option<Demand> {
         if self.calls > 0 {
             return None;
@@ -151,7 +139,6 @@ impl<W: Waiter> Holding<W> {
         Some(refusal.until.since(now))
     }
 
-    /// Lets a request wait for the store, for `need` of its `cost`.
     pub(crate) fn join(
         &mut self,
         quota: &Quota,
@@ -175,13 +162,12 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
-    /// Returns the demand of a call for several keys at once: a lease only if no other call asks for one.
+    /// Returns the demand of a call for several keys: a lease only if no other call asks for one.
     pub(crate) fn demand(&mut self, quota: &Quota, need: u64, now: MonoTime) -> Demand {
         let extra = if self.calls > 0 { 0 } else { self.lease.extra(quota, now) };
         Demand { least: need, wanted: need.saturating_add(extra) }
     }
 
-    /// Takes the answer to the call of this key.
     pub(crate) fn land(&mut self, quota: &Quota, reply: Reply, sent: MonoTime, now: MonoTime) -> Landed<W> {
         let mut settled = SmallVec::new();
         self.heard(quota, reply, now);
@@ -239,7 +225,6 @@ impl<W: Waiter> Holding<W> {
         wait
     }
 
-    /// Notes what an answer says about the bucket.
     pub(crate) fn heard(&mut self, quota: &Quota, reply: Reply, now: MonoTime) {
         self.heard = Some((reply.remaining, now + reply.refill_in));
         self.allowance.heard(quota, reply, now);
@@ -252,7 +237,6 @@ impl<W: Waiter> Holding<W> {
         }
     }
 
-    /// Returns the tokens that are left by the last answer, the lease and the refills since, and the time until the next.
     pub(crate) fn left(&self, rate: QuotaRate, now: MonoTime) -> Option<(u64, Duration)> {
         let (tokens, refill_at) = self.heard?;
         let every = Duration::from_millis(rate.every_ms());
@@ -269,7 +253,7 @@ impl<W: Waiter> Holding<W> {
         Some((u64::try_from(tokens).unwrap_or(u64::MAX).min(rate.max()), reset))
     }
 
-    /// Forgets what the store said, because it does not answer now.
+    /// Forgets the store's last answer, because it does not answer now.
     pub(crate) fn forget(&mut self) {
         self.heard = None;
     }
@@ -302,8 +286,9 @@ impl<W: Waiter> Holding<W> {
         });
     }
 
-    /// Makes the call for the requests that wait, of a bucket that had `remaining` tokens a moment ago. It asks for those
-    /// that these serve at once: a store grants only a part of what is asked for beyond the least.
+    /// Makes the call for the requests that wait, of a bucket that had `remaining` tokens a moment
+    /// ago. It asks for the tokens that serve them immediately: a store grants only a part of the
+    /// tokens beyond the least.
     fn next_call(&mut self, quota: &Quota, remaining: u64, now: MonoTime) -> Option<Demand> {
         // A call beside another that may still be answered asks for no lease, and pays nothing.
         let is_first = self.calls == 0;

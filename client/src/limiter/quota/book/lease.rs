@@ -7,13 +7,13 @@ use plimsoll_core::quota::Quota;
 
 use super::Tokens;
 
-/// The time that a lease lasts where its bucket is refilled more often.
+/// Duration of a lease if its bucket is refilled more often.
 pub(crate) const LEASE_LASTS: Duration = Duration::from_secs(1);
-/// The time within which a lease that is used up was too small.
+/// A lease that is used up within this time was too small.
 const GROWS_WITHIN: Duration = Duration::from_secs(1);
-/// The time after which a lease that was not used up is too large.
+/// A lease that was not used up within this time is too large.
 const SHRINKS_AFTER: Duration = Duration::from_secs(10);
-/// The longest pause between two calls ahead of need, after the store had nothing to lease.
+/// Maximum pause between two calls ahead of need, after the store had nothing to lease.
 const AHEAD_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Tokens that the store has debited and no request has used. At most [`Quota::lease`].
@@ -25,7 +25,6 @@ pub(crate) struct Lease {
     pub(crate) tokens: u64,
     ends: MonoTime,
     size: u64,
-    /// The time of the last call; `None` before the first.
     called_at: Option<MonoTime>,
     /// The time before which no call ahead of need is made.
     ahead_from: MonoTime,
@@ -45,7 +44,6 @@ impl Lease {
         }
     }
 
-    /// Takes up to `cost` tokens.
     pub(crate) fn cover(&mut self, cost: u64, now: MonoTime) -> Tokens {
         self.expire(now);
         let count = self.tokens.min(cost);
@@ -53,12 +51,10 @@ impl Lease {
         Tokens { count, ends: self.ends }
     }
 
-    /// Returns true if no token is held.
     pub(super) fn is_over(&self, now: MonoTime) -> bool {
         self.tokens == 0 || now >= self.ends
     }
 
-    /// Adds tokens up to the lease of the quota, and returns those beyond it.
     pub(super) fn bank(&mut self, quota: &Quota, tokens: Tokens, now: MonoTime) -> Tokens {
         self.expire(now);
         if tokens.count == 0 || now >= tokens.ends {
@@ -73,12 +69,10 @@ impl Lease {
         Tokens { count: tokens.count - kept, ..tokens }
     }
 
-    /// Takes all tokens.
     pub(crate) const fn drain(&mut self) -> Tokens {
         Tokens { count: std::mem::replace(&mut self.tokens, 0), ends: self.ends }
     }
 
-    /// Takes the number of tokens that have ended unused.
     pub(super) fn take_ended(&mut self, now: MonoTime) -> u64 {
         self.expire(now);
         std::mem::take(&mut self.ended)
@@ -89,7 +83,6 @@ impl Lease {
         quota.lease() > 1 && self.size >= 4 && self.tokens <= self.size / 4 && now >= self.ahead_from
     }
 
-    /// Returns the tokens beyond its need that the next call asks for, once a lease is used up.
     pub(super) fn extra(&mut self, quota: &Quota, now: MonoTime) -> u64 {
         match self.called_at.replace(now).map(|called_at| now.since(called_at)) {
             Some(lasted) if lasted < GROWS_WITHIN => self.size = self.size.saturating_mul(2),
@@ -100,7 +93,6 @@ impl Lease {
         (self.size - 1).saturating_sub(self.tokens)
     }
 
-    /// Puts the next call ahead of need off: the bucket has little left.
     pub(super) fn pause_ahead(&mut self, refill_in: Duration, now: MonoTime) {
         self.ahead_from = now + refill_in.min(AHEAD_PAUSE_MAX);
     }
@@ -113,7 +105,7 @@ impl Lease {
     }
 }
 
-/// Returns the end of a lease that was asked for at `sent`.
+/// Returns the end of a lease requested at `sent`.
 pub(crate) fn lease_ends(quota: &Quota, refill_in: Duration, sent: MonoTime) -> MonoTime {
     let every = Duration::from_millis(quota.rate.every_ms());
     sent + if every < LEASE_LASTS { LEASE_LASTS } else { refill_in }

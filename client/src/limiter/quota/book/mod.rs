@@ -22,11 +22,8 @@ use holding::Holding;
 /// The keys in the book, at most. The requests of further keys ask the store one by one, and are refused where a bounded
 /// allowance would have to be counted.
 pub(crate) const KEYS_MAX: usize = 100_000;
-/// The parts of the book with a lock each.
 const SHARDS: usize = 32;
-/// The time between two searches of a full shard for idle keys.
 const SWEPT_EVERY: Duration = Duration::from_millis(100);
-/// The time within which tokens that near their end are not given back, so that they arrive before the refill.
 const GIVE_BEFORE_END: Duration = Duration::from_millis(100);
 /// The tenant of the keys that all tenants share. No name has this character.
 pub(super) const EVERY_TENANT: &str = "*";
@@ -48,7 +45,6 @@ impl Tokens {
         }
     }
 
-    /// Returns true if the tokens can be given back: they arrive before their bucket is refilled.
     pub(super) fn returnable(self, now: MonoTime) -> bool {
         now + GIVE_BEFORE_END < self.ends
     }
@@ -61,18 +57,14 @@ pub(crate) struct Demand {
     pub(crate) wanted: u64,
 }
 
-/// The answer of a store about one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The tokens taken; 0 if a bucket of the call had fewer than its least.
     pub(crate) granted: u64,
-    /// The tokens left.
     pub(crate) remaining: u64,
-    /// The time until the next refill.
     pub(crate) refill_in: Duration,
 }
 
-/// The identity of a token bucket: the quota by name and rate, and the tenant.
 #[derive(Clone, Copy)]
 pub(super) struct BucketId<'a> {
     pub(super) quota: &'a Arc<Quota>,
@@ -80,7 +72,6 @@ pub(super) struct BucketId<'a> {
     hash: u64,
 }
 
-/// A token bucket, apart from a request: a quota, and a tenant or [`EVERY_TENANT`].
 #[derive(Clone)]
 pub(super) struct Key {
     pub(super) quota: Arc<Quota>,
@@ -92,7 +83,6 @@ impl BucketId<'_> {
         Key { quota: Arc::clone(self.quota), tenant: self.tenant.into() }
     }
 
-    /// Returns true for the same token bucket.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.is(other.hash, other.quota, other.tenant)
     }
@@ -105,12 +95,10 @@ impl BucketId<'_> {
     }
 }
 
-/// The state of all keys.
 pub(super) struct Book<W> {
     shards: Box<[Mutex<Shard<W>>]>,
     hasher: FixedState,
     keys_max: usize,
-    /// The time that a request waits for the store.
     patience: Duration,
 }
 
@@ -133,7 +121,6 @@ impl<W: Waiter> Book<W> {
         Self { shards, hasher: FixedState::with_seed(seed), keys_max, patience }
     }
 
-    /// Returns the identity of the token bucket of a tenant.
     pub(super) fn id<'a>(&self, quota: &'a Arc<Quota>, tenant: &'a str) -> BucketId<'a> {
         let tenant = match quota.key {
             QuotaKey::Tenant => tenant,
@@ -146,14 +133,12 @@ impl<W: Waiter> Book<W> {
         BucketId { quota, tenant, hash: hasher.finish() }
     }
 
-    /// Calls `f` with the state of a key if there is any.
     pub(super) fn known<T>(&self, id: &BucketId<'_>, f: impl FnOnce(&mut Holding<W>) -> T) -> Option<T> {
         let mut shard = self.lock(id.hash);
         let kept = shard.table.find_mut(id.hash, |kept| kept.is(id))?;
         Some(f(&mut kept.holding))
     }
 
-    /// Calls `f` with the state of a key, which begins if there is room for it.
     pub(super) fn with<T>(
         &self,
         id: &BucketId<'_>,
@@ -170,7 +155,6 @@ impl<W: Waiter> Book<W> {
         Some(f(&mut entry.or_insert_with(kept).into_mut().holding))
     }
 
-    /// Takes all leases.
     pub(super) fn drain(&self) -> Vec<(Key, Tokens)> {
         let mut leases = Vec::new();
         for shard in &self.shards {
@@ -201,7 +185,6 @@ impl<W: Waiter> Book<W> {
 }
 
 impl<W: Waiter> Shard<W> {
-    /// Evicts the keys without a state, and returns true if there is room.
     fn sweep(&mut self, now: MonoTime) -> bool {
         if now < self.swept_at + SWEPT_EVERY && self.swept_at > MonoTime::ZERO {
             return false;

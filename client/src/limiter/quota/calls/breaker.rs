@@ -4,20 +4,17 @@ use std::time::Duration;
 
 use plimsoll_core::quantity::MonoTime;
 
-/// The consecutive failures that open the breaker, if they last.
 pub(crate) const FAILURES_MAX: u32 = 5;
 /// Time without an answer that opens the breaker. In a shorter stall callers get less from a breaker than from the store:
 /// requests that arrive near its end are answered in time.
 pub(crate) const FAILS_FOR: Duration = Duration::from_millis(100);
 /// The longest wait before the first probe: a fraction of the stalls that open the breaker, so that it adds little to them.
 pub(crate) const PROBE_FIRST: Duration = Duration::from_millis(40);
-/// The longest wait before any probe.
 pub(crate) const PROBE_MAX: Duration = Duration::from_secs(5);
-/// The shortest wait before a probe.
 pub(crate) const PROBE_MIN: Duration = Duration::from_millis(20);
 
-/// The failures of requests since the last answer. Requests pass a breaker while it is closed; while it is open, probes
-/// alone reach the store.
+/// The failures of requests since the last answer. Requests pass a breaker while it is closed;
+/// while it is open, only probes reach the store.
 #[derive(Default)]
 pub(super) struct Breaker {
     failures: u32,
@@ -26,7 +23,6 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// Counts an answer.
     pub(super) fn answered(&mut self) {
         *self = Self::default();
     }
@@ -41,8 +37,8 @@ impl Breaker {
     }
 }
 
-/// Returns the wait before a probe, spread over all of a span, which doubles with each probe, so that the instances of a fleet do not
-/// return at once.
+/// Returns the wait before a probe, spread over all of a span, which doubles with each probe, so
+/// that the instances of a fleet do not return together.
 pub(super) fn wait(probes: u32, jitter: u32) -> Duration {
     let span = PROBE_FIRST.saturating_mul(1 << probes.min(10)).min(PROBE_MAX);
     span.mul_f64(f64::from(jitter) / f64::from(u32::MAX)).max(PROBE_MIN)

@@ -15,7 +15,6 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Asks until no request waits.
     pub(super) async fn run(mut self, mut demand: Demand) {
         loop {
             let ask = Ask { key: self.key.clone(), demand };

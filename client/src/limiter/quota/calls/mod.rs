@@ -26,24 +26,21 @@ use breaker::Breaker;
 use flight::Flight;
 use prober::Prober;
 
-/// The calls under way, at most, with those that are late. Further ones fail at once.
+/// Maximum number of calls under way, late ones included. Further ones fail immediately.
 pub(crate) const CALLS_MAX: usize = 1_000;
-/// The gives under way, at most, and those that wait for a breaker to close. The tokens of further ones are lost.
+/// Maximum number of gives under way or waiting for a breaker to close. The tokens of further ones
+/// are lost.
 pub(crate) const GIVES_MAX: usize = 1_000;
-/// The gives under way when a limiter closes.
 const GIVES_AT_ONCE: usize = 64;
 
-/// The state that the requests of a limiter share.
 pub(super) struct Shared {
     pub(super) book: Book<Waits>,
     pub(super) store: Store,
     pub(super) figures: Figures,
     pub(super) timeout: Duration,
-    /// The requests that wait.
     pub(super) waiting: Arc<Semaphore>,
     name: String,
     breaker: Mutex<Breaker>,
-    /// True while the breaker is open.
     is_open: AtomicBool,
     is_probing: AtomicBool,
     calls: Arc<Semaphore>,
@@ -78,12 +75,10 @@ impl Shared {
         MonoTime::from_elapsed(self.origin.elapsed())
     }
 
-    /// Returns true if the breaker is closed and the limiter runs.
     pub(super) fn is_up(&self) -> bool {
         self.is_answering() && !self.is_closed()
     }
 
-    /// Returns true if the breaker is closed.
     pub(super) fn is_answering(&self) -> bool {
         !self.is_open.load(Ordering::Relaxed)
     }
@@ -92,12 +87,10 @@ impl Shared {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Calls `f` with the state of a key if there is any.
     pub(super) fn known<T>(&self, key: &Key, f: impl FnOnce(&mut Holding<Waits>) -> T) -> Option<T> {
         self.book.known(&self.book.id(&key.quota, &key.tenant), f)
     }
 
-    /// Calls `f` with the state of a key, which begins if there is room for it.
     pub(super) fn with<T>(
         &self,
         key: &Key,
@@ -151,7 +144,6 @@ impl Shared {
         Ok((result?, place))
     }
 
-    /// Makes the call of a key for the requests that wait for it, and further calls until none waits.
     pub(super) fn fly(self: &Arc<Self>, key: Key, demand: Demand) {
         let flight = Flight { shared: Arc::clone(self), key, is_landed: false };
         // Dropped outside of a runtime, the flight ends the call.
@@ -160,7 +152,6 @@ impl Shared {
         }
     }
 
-    /// Returns tokens to the lease of their key, and those beyond it to the store.
     pub(super) fn put_back(self: &Arc<Self>, key: &Key, tokens: Tokens) {
         if tokens.count == 0 {
             return;
@@ -174,8 +165,8 @@ impl Shared {
         self.give(key.clone(), beyond);
     }
 
-    /// Gives tokens back to the store in the background, once a breaker before it is closed. Those that would arrive
-    /// after the refill are lost: they would come on top of a full bucket.
+    /// Gives tokens back to the store in the background, once a breaker before it is closed. Tokens
+    /// that would arrive after the refill are lost: they would overfill the bucket.
     pub(super) fn give(self: &Arc<Self>, key: Key, tokens: Tokens) {
         if tokens.count > 0 {
             self.give_when_closed(Ask::all(key, tokens.count), tokens.ends);
@@ -243,7 +234,7 @@ impl Shared {
             return;
         }
         let all = async {
-            // Those that take longer than a request waits give back what comes late.
+            // Calls that take longer than a request waits give back late tokens.
             let _ = timeout(self.timeout, self.calls.acquire_many(CALLS_MAX as u32)).await;
             self.give_leases().await;
             self.give_waiting();
@@ -257,7 +248,6 @@ impl Shared {
         }
     }
 
-    /// Gives all leases back.
     async fn give_leases(self: &Arc<Self>) {
         let mut leases = self.book.drain().into_iter();
         let mut gives = tokio::task::JoinSet::new();
@@ -290,7 +280,6 @@ impl Shared {
         }
     }
 
-    /// Opens the breaker unless it is open: logs that, and probes the store.
     fn open(self: &Arc<Self>, failure: Failure) {
         if self.is_open.swap(true, Ordering::Relaxed) {
             return;
@@ -305,7 +294,6 @@ impl Shared {
         self.probe(cause);
     }
 
-    /// Probes the store in the background until it answers, unless another task does. `cause` is in the log.
     fn probe(self: &Arc<Self>, cause: Option<String>) {
         let Ok(runtime) = Handle::try_current() else { return };
         if !self.is_probing.swap(true, Ordering::AcqRel) {

@@ -17,7 +17,6 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    /// Probes until the store answers.
     pub(super) async fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         for probes in 0.. {

@@ -1,4 +1,4 @@
-//! The commands of stores: those of the quota server, and a script for Redis that decides alike.
+//! The commands of stores: the commands of the quota server, and an equivalent script for Redis.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,31 +10,24 @@ use super::{Ask, Reply, millis};
 const TAKE: &str = include_str!("take.lua");
 const GIVE: &str = include_str!("give.lua");
 
-/// The commands that a store understands.
 pub(crate) enum Dialect {
-    /// A quota server of Plimsoll.
     Server,
-    /// Redis, by scripts.
     Redis {
-        /// The script of takes, whose hash names it.
+        /// The script of takes. Its hash names it.
         take: Script,
-        /// The script of gives.
         give: Script,
         /// A number of this process, which makes marks of gives unique.
         process: u64,
-        /// The gives so far.
         gives: AtomicU64,
     },
 }
 
 impl Dialect {
-    /// Makes the dialect of Redis for one process.
     pub(super) fn redis(process: u64) -> Self {
         let gives = AtomicU64::new(0);
         Self::Redis { take: Script::new(TAKE), give: Script::new(GIVE), process, gives }
     }
 
-    /// Returns the number of the next give.
     pub(super) fn next_mark(&self) -> u64 {
         match self {
             Self::Server => 0,
@@ -68,7 +61,6 @@ pub(super) fn take_command(dialect: &Dialect, asks: &[Ask], is_full: bool) -> Cm
     }
 }
 
-/// Makes a give of `ask.demand.least` tokens.
 pub(super) fn give_command(dialect: &Dialect, ask: &Ask, mark: u64, is_full: bool) -> Cmd {
     let (rate, tokens) = (ask.key.quota.rate, ask.demand.least);
     match dialect {
@@ -98,7 +90,8 @@ pub(super) fn parse(value: Value, asks: &[Ask]) -> Option<Vec<Reply>> {
         let (granted, remaining) = (u64::try_from(granted).ok()?, u64::try_from(remaining).ok()?);
         let demand = ask.demand;
         let is_granted = granted >= demand.least && granted <= demand.wanted.max(demand.least);
-        // A refill is never further than one interval, whatever a store says: leases and waits follow it.
+        // A refill is never further than one interval, even if a store says so: leases and waits
+        // follow it.
         let refill_in = millis(refill_in).min(Duration::from_millis(ask.key.quota.rate.every_ms()));
         (granted == 0 || is_granted).then_some(Reply { granted, remaining, refill_in })
     });
@@ -118,7 +111,7 @@ fn rate_and_demand(command: &mut Cmd, ask: &Ask) {
     command.arg(rate.max()).arg(rate.refill()).arg(rate.every_ms()).arg(demand.least).arg(demand.wanted);
 }
 
-/// The key at a quota server, which makes the rate a part of it.
+/// The key at a quota server, which includes the rate.
 fn server_key(ask: &Ask) -> String {
     format!("{{{}}}:{}", ask.tenant_in_key(), ask.key.quota.name)
 }

@@ -19,16 +19,13 @@ use crate::limiter::quota::config::{QuotaStore, QuotaStoreError, StoreKind};
 
 /// The connections to one server. Redis Cluster has this number to each node.
 const CONNECTIONS: usize = 2;
-/// The time to connect, at most.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// The time that a connection waits for a reply which no request waits for any more.
 pub(crate) const LATE_MAX: Duration = Duration::from_secs(2);
-/// The characters of an error that are kept for the log.
 const FAULT_CHARS_MAX: usize = 200;
 /// The retries of Redis Cluster, for keys that have moved.
 const CLUSTER_RETRIES: u32 = 2;
 
-/// The connections to one store.
 pub(crate) struct Connections {
     config: QuotaStore,
     slots: [Slot; CONNECTIONS],
@@ -49,7 +46,6 @@ enum Connection {
 }
 
 impl Connections {
-    /// Checks what can be checked without a connection.
     pub(super) fn new(config: QuotaStore) -> Result<Self, QuotaStoreError> {
         config.check()?;
         if config.is_tls {
@@ -87,7 +83,6 @@ impl Connections {
         }
     }
 
-    /// Makes the connections that are missing.
     pub(super) async fn connect(&self) -> Result<(), Failure> {
         for slot in &self.slots {
             self.connected(slot).await?;
@@ -95,7 +90,6 @@ impl Connections {
         Ok(())
     }
 
-    /// Returns the last error, unless the store has answered since.
     pub(super) fn fault(&self) -> Option<String> {
         self.last_fault().clone()
     }
@@ -104,7 +98,6 @@ impl Connections {
         slot.get(&self.config).await.map_err(|error| self.failed(&error))
     }
 
-    /// Keeps an error for the log.
     fn failed(&self, error: &RedisError) -> Failure {
         tracing::debug!(store = %self.config, %error, "quota store failed");
         let mut text: String = error.to_string().chars().take(FAULT_CHARS_MAX).collect();
@@ -119,7 +112,6 @@ impl Connections {
         lock(&self.fault)
     }
 
-    /// Closes all connections.
     pub(super) async fn close(&self) {
         for Slot(slot) in &self.slots {
             slot.lock().await.1 = None;
@@ -250,10 +242,10 @@ fn ensure_provider() {
     }
 }
 
-/// Returns true for a connection that later commands cannot use.
 fn is_broken(error: &RedisError) -> bool {
     error.is_unrecoverable_error()
-        // One that was silent for so long may be dead, while another one to the same server answers.
+        // A connection that was silent for so long may be dead, while another one to the same
+        // server answers.
         || error.is_io_error()
         // A primary that a failover has made a replica.
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)

@@ -2,7 +2,6 @@
 
 use crate::limiter::quota::config::StoreKind;
 
-/// Returns what to do about an error that an address of another kind explains.
 pub(super) fn hint(kind: StoreKind, error: &str) -> Option<&'static str> {
     let error = error.to_ascii_lowercase();
     let has = |text: &str| error.contains(text);

@@ -23,7 +23,6 @@ pub(super) use connections::LATE_MAX;
 /// The keys of one take, at most, as at the quota server.
 const KEYS_PER_TAKE_MAX: usize = 64;
 
-/// The tokens that are asked of one bucket.
 #[derive(Clone)]
 pub(super) struct Ask {
     pub(super) key: Key,
@@ -31,7 +30,6 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    /// Makes the demand of all of these tokens.
     pub(super) const fn all(key: Key, tokens: u64) -> Self {
         Self { key, demand: Demand { least: tokens, wanted: tokens } }
     }
@@ -39,7 +37,7 @@ impl Ask {
     /// Makes the demand of no tokens of a bucket that no policy has, for a question to a store without a request.
     fn of_nothing() -> Option<Self> {
         let rate = QuotaRate::new(1, 1, 1_000).ok()?;
-        // A quota server answers this key whatever keys the token is for.
+        // A quota server answers this key for any token.
         let name = "plimsoll-start".parse().ok()?;
         let quota = Quota::new(name, rate, QuotaKey::Tenant, OnStoreError::Deny, 1).ok()?;
         let tenant = Arc::from(plimsoll_core::names::DEFAULT_TENANT);
@@ -56,52 +54,37 @@ impl Ask {
     }
 }
 
-/// The reason why a store gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Failure {
-    /// No answer in time.
     Timeout,
-    /// No connection, or a broken one.
     Connection,
-    /// The server is busy, loading or has lost its cluster.
     Busy,
-    /// The server reports that its disk does not answer.
     Unavailable,
     /// Any other error that the server replies, or a reply that is no answer.
     Reply,
-    /// The breaker is open.
     Open,
-    /// Too many calls are under way in this process.
     Overflow,
 }
 
 impl Failure {
-    /// The words in metrics, in the order of the failures.
     pub(crate) const WORDS: [&str; 7] =
         ["timeout", "connection", "busy", "unavailable", "error", "not_asked", "overflow"];
 
-    /// Returns the word in metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         Self::WORDS[self as usize]
     }
 }
 
-/// A store.
 pub(super) enum Store {
-    /// A server that speaks RESP.
     Remote {
-        /// Its commands.
         dialect: Dialect,
-        /// The connections to it.
         connections: Box<Connections>,
     },
-    /// Buckets in this process, for tests.
     #[cfg(all(test, not(feature = "loom")))]
     Memory(Memory),
 }
 
 impl Store {
-    /// Makes a store, which connects with the first call.
     pub(super) fn new(config: &QuotaStore, seed: u64) -> Result<Self, QuotaStoreError> {
         let dialect = match config.kind {
             StoreKind::Server => Dialect::Server,
@@ -110,8 +93,8 @@ impl Store {
         Ok(Self::Remote { dialect, connections: Box::new(Connections::new(config.clone())?) })
     }
 
-    /// Returns the keys, by index, that can be taken from at once, in the order of the groups: at Redis Cluster those of
-    /// one tenant, which is the hash tag of a key.
+    /// Returns the groups of keys that one take can debit, by index, in their order. At Redis
+    /// Cluster a group has the keys of one tenant, the hash tag of a key.
     pub(super) fn groups(&self, asks: &[Ask]) -> Vec<Vec<usize>> {
         let is_cluster = self.connections().is_some_and(Connections::is_cluster);
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -174,7 +157,6 @@ impl Store {
         self.take(&[Ask::of_nothing().ok_or(Failure::Reply)?]).await.map(drop)
     }
 
-    /// Returns the last error, unless the store has answered since.
     pub(super) fn fault(&self) -> Option<String> {
         self.connections()?.fault()
     }
@@ -195,7 +177,6 @@ impl Store {
     }
 }
 
-/// Returns the milliseconds of a reply as a span.
 fn millis(number: i64) -> Duration {
     Duration::from_millis(u64::try_from(number).unwrap_or(0))
 }

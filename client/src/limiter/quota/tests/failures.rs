@@ -1,4 +1,4 @@
-//! Stores that fail or hang: the policies, the breaker, and that nobody waits.
+//! Stores that fail or hang: the policies, the breaker, and no waits.
 
 use super::memory::Behaviour;
 use super::*;
@@ -173,7 +173,7 @@ fn outside_of_a_runtime_the_policy_decides() {
     assert_eq!(refusal(exact).map(|(_, reason, _)| reason), Some(Reason::QuotaDegraded));
 }
 
-/// A server of which the second connection takes commands and never answers.
+/// A server with a second connection that takes commands and never answers.
 async fn half_silent() -> (u16, Arc<std::sync::atomic::AtomicUsize>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

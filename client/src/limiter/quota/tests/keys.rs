@@ -102,7 +102,7 @@ async fn one_request_in_five_seconds_asks_again_whether_a_refusal_holds() {
     assert!(!is_remembered() && is_remembered(), "one passes");
     assert!(refusal(take(&quotas, &calls, "acme", 1).await).is_some());
 
-    // The quota grows: it is another bucket, of which nothing is remembered.
+    // The quota grows: it is another bucket, without memory.
     assert_eq!(remembered(&quotas, &[hourly("calls", 2, 1)], "acme", 1), None);
 }
 

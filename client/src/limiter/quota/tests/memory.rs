@@ -10,25 +10,18 @@ use tokio::time::Instant;
 use crate::limiter::quota::book::Reply;
 use crate::limiter::quota::store::{Ask, Failure};
 
-/// What a store in memory does with its next calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Behaviour {
-    /// It answers.
     #[default]
     Answers,
     /// It takes and answers after this time.
     AnswersAfter(Duration),
     /// It takes, and its answer is lost.
     TakesInSilence,
-    /// It never answers.
     Silent,
-    /// It fails.
     Fails,
-    /// It stops at the beginning of each of these periods for this time, and then handles what has arrived.
     Stalls {
-        /// The period.
         every: Duration,
-        /// The time for which it stops.
         lasts: Duration,
     },
 }
@@ -59,22 +52,18 @@ impl Memory {
         })))
     }
 
-    /// Sets what the next calls find.
     pub(crate) fn behave(&self, behaviour: Behaviour) {
         self.with(|state| state.behaviour = behaviour);
     }
 
-    /// Fills all buckets, as an operator does.
     pub(crate) fn reset(&self) {
         self.with(|state| state.balances.clear());
     }
 
-    /// Returns the calls so far.
     pub(crate) fn calls(&self) -> u64 {
         self.with(|state| state.calls)
     }
 
-    /// Returns the tokens taken, and those given back.
     pub(crate) fn debited_and_given(&self) -> (u64, u64) {
         self.with(|state| (state.debited, state.given))
     }
@@ -133,7 +122,6 @@ impl Memory {
 }
 
 impl State {
-    /// Returns the time until a stall of now ends.
     fn stalls_for(&self) -> Duration {
         let Behaviour::Stalls { every, lasts } = self.behaviour else { return Duration::ZERO };
         let into = self.origin.elapsed().as_micros() % every.as_micros();

@@ -1,4 +1,4 @@
-//! Tests of the exact layer on buckets in memory and a clock of their own.
+//! Tests of the exact layer on buckets in memory with their own clock.
 
 mod failures;
 mod hot;
@@ -29,7 +29,6 @@ impl Quotas {
     }
 }
 
-/// Makes a quota of so many tokens an hour.
 fn hourly(name: &str, max: u64, lease: u64) -> Arc<Quota> {
     quota(name, (max, max, 3_600_000), lease, OnStoreError::AllowBounded)
 }
@@ -55,7 +54,6 @@ async fn settled(taking: Taking) -> Exact {
     }
 }
 
-/// Takes from the quotas of one tenant.
 async fn take(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Exact {
     settled(quotas.take(&[Asked { quotas: of, tenant, cost }], true)).await
 }
@@ -64,7 +62,6 @@ fn remembered(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str, cost: u32) -> Op
     quotas.remembered(&[Asked { quotas: of, tenant, cost }])
 }
 
-/// Returns the name of the quota that refuses, the reason and the seconds until a retry.
 fn refusal(exact: Exact) -> Option<(String, Reason, Option<u64>)> {
     match exact {
         Exact::Granted => None,
@@ -74,7 +71,6 @@ fn refusal(exact: Exact) -> Option<(String, Reason, Option<u64>)> {
     }
 }
 
-/// Lets the tasks in the background run.
 async fn turn() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -11,10 +11,8 @@ use super::*;
 use crate::limiter::quota::book::holding::Holding;
 use crate::limiter::quota::book::{Demand, Joined, Outcome, Reply, Tokens, Waiter};
 
-/// The time that a request waits.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// A request that waits in a property test; it may leave.
 #[derive(Clone, Debug)]
 struct Caller(Rc<Cell<bool>>);
 
@@ -26,19 +24,13 @@ impl Waiter for Caller {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A request of this cost.
     Request(u64),
-    /// The oldest call reaches the store and is answered.
     Land,
-    /// The oldest call reaches the store, and no request waits any more when it is answered.
+    /// The oldest call reaches the store, and no request waits anymore when it is answered.
     Late,
-    /// The oldest call is lost on its way there.
     Fail,
-    /// A waiting request leaves.
     Leave,
-    /// Another instance takes tokens.
     Other(u64),
-    /// Time passes, in milliseconds.
     Wait(u64),
 }
 
@@ -54,7 +46,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A store and an instance, with what they have done.
 struct World {
     quota: Arc<Quota>,
     holding: Holding<Caller>,

@@ -47,7 +47,6 @@ async fn granted_to_64(instances: &[Quotas], of: &[Arc<Quota>], tenant: &str, al
     }
 }
 
-/// Waits until the store answers requests again, and then takes once.
 async fn until_up(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
     while !quotas.counters().is_up || refusal(take(quotas, of, tenant, 1).await).is_some() {
@@ -56,7 +55,6 @@ async fn until_up(quotas: &Quotas, of: &[Arc<Quota>], tenant: &str) {
     }
 }
 
-/// Asks until the breaker is open.
 async fn until_open(quotas: &Quotas, tenant: &str) {
     let of = [quota("opens", (1_000, 1_000, 3_600_000), 1, OnStoreError::Allow)];
     while quotas.counters().is_up {
@@ -106,7 +104,7 @@ async fn killed_redis_opens_the_breaker_and_comes_back_by_itself() {
     server.kill();
     until_open(&quotas, "acme").await;
     assert_policies_apply_at_once(&quotas, "acme");
-    // It comes back without its scripts, which are sent again.
+    // It returns without its scripts, which are sent again.
     server.restart();
     until_up(&quotas, &of, "acme").await;
 }

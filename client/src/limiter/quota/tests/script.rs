@@ -1,4 +1,4 @@
-//! The scripts beside the integer bucket, on a real Redis: the same answers at the same times.
+//! The scripts and the integer bucket, on a real Redis: the same answers at the same times.
 
 use std::sync::LazyLock;
 
@@ -12,13 +12,11 @@ use super::*;
 
 const TAKE: &str = include_str!("../store/take.lua");
 const GIVE: &str = include_str!("../store/give.lua");
-/// The largest number that Redis counts exactly.
+/// Maximum number that Redis counts exactly.
 const MOST: u64 = 1 << 53;
 
-/// The tokens that one take asks of a bucket.
 type Asked1 = (QuotaRate, u64, u64);
 
-/// Takes by the script at a time.
 fn take_at(redis: &mut Connection, key: &str, asked: &[Asked1], at: u64) -> Vec<Vec<i64>> {
     static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(TAKE));
     take_by(&SCRIPT, redis, key, asked, at)

@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 
 use ::redis::{Client, Connection, FromRedisValue, RedisResult, cmd};
 
-/// A Redis process.
 pub(super) struct Server {
     process: Child,
     directory: tempfile::TempDir,
@@ -30,13 +29,11 @@ impl Server {
         Some(server)
     }
 
-    /// Kills the process (SIGKILL).
     pub(super) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
-    /// Starts it again at its port.
     pub(super) fn restart(&mut self) {
         self.process = spawn(&self.arguments, self.port, &self.directory).unwrap();
         self.until_up();

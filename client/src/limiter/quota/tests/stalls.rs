@@ -7,12 +7,10 @@ use super::memory::Behaviour;
 use super::*;
 
 const DAY_MS: u64 = 86_400_000;
-/// The time of a test, the time between two requests, and that between two stalls.
 const LASTS: Duration = Duration::from_secs(6);
 const GAP: Duration = Duration::from_millis(1);
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Sends requests of so many tenants in turn at a steady rate, and returns those sent and those granted.
 async fn send(quotas: &Quotas, of: &Arc<Quota>, tenants: u64) -> (u64, u64) {
     let (begun, mut sent, mut requests) = (Instant::now(), 0, JoinSet::new());
     while begun.elapsed() < LASTS {

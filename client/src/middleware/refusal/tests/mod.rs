@@ -26,12 +26,10 @@ use crate::middleware::decide::RefusedBy;
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 
-/// A time in whole seconds since 1970.
 fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// The bucket `checkout` with a limit.
 fn bucket(limit: Limit) -> BucketHandle {
     let (limiter, _) = with_keys(8, 7);
     let bucket = limiter.bucket("checkout").unwrap();
@@ -64,7 +62,6 @@ fn request(content_type: &'static str) -> Request<()> {
     request
 }
 
-/// Refuses an HTTP request; returns the status, the headers and the problem document.
 fn over_http(format: &Format, reason: Reason, limit: Limit) -> (StatusCode, HeaderMap, Value) {
     let request = request("application/json");
     let response = response(format, Head::of(&request), &by(reason, bucket(limit)), at(1_000));

@@ -7,7 +7,6 @@ use plimsoll_core::quota::{OnStoreError, Quota, QuotaKey, QuotaRate};
 
 use super::*;
 
-/// A quota of 10,000 requests an hour, used up for 90.5 s more, of the bucket `checkout`.
 fn used_up() -> RefusedBy {
     let rate = QuotaRate::new(10_000, 10_000, 3_600_000).unwrap();
     let name = Name::new("api_calls").unwrap();

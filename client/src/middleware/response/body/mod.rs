@@ -11,9 +11,10 @@ use pin_project_lite::pin_project;
 use super::outcome::{Outcome, grpc_status};
 use crate::responses::{Ending, GRPC_UNKNOWN};
 
-/// The type of the responses of a [`PlimsollService`](crate::middleware::PlimsollService) before a service with bodies `R`.
+/// The type of the responses of a [`PlimsollService`](crate::middleware::PlimsollService) before a
+/// service with bodies `R`.
 ///
-/// Implemented by [`EitherBody`] and [`SameBody`] alone.
+/// Implemented only by [`EitherBody`] and [`SameBody`].
 #[diagnostic::on_unimplemented(
     message = "the body `{R}` of the service cannot be made from bytes",
     note = "use `PlimsollLayer::either_body`"
@@ -22,7 +23,7 @@ pub trait ResponseBody<R> {
     /// The body of all responses.
     type Body;
 
-    /// Converts a response of the service, whose outcome is counted once it is known.
+    /// Converts a response of the service. Its outcome is counted once it is known.
     #[doc(hidden)]
     fn admitted(response: Response<R>, outcome: Outcome) -> Response<Self::Body>;
 
@@ -42,8 +43,8 @@ pub struct SameBody(());
 pin_project! {
     /// The body of a response: of the service, or of a refusal.
     ///
-    /// It reads `grpc-status` in the trailers of a gRPC response, the outcome that is counted. Its default is
-    /// empty, which layers such as CORS and timeouts need for responses of their own.
+    /// It reads `grpc-status` in the trailers of a gRPC response, the outcome that is counted. Its
+    /// default is empty, which layers such as CORS and timeouts need for their own responses.
     #[derive(Debug)]
     pub struct PlimsollBody<B> {
         #[pin]
@@ -151,8 +152,8 @@ impl<R: From<Bytes> + 'static> ResponseBody<R> for SameBody {
     }
 }
 
-/// Puts a gRPC body of axum into one that reads trailers, which is again a body of axum. No other type can be made
-/// from such a body: there the trailers remain unread, and the HTTP status, which is 200, counts.
+/// Puts a gRPC body of axum into one that reads trailers, which is a body of axum again. For other
+/// types the trailers remain unread, and the HTTP status, which is 200, counts.
 #[cfg_attr(not(feature = "axum"), expect(unused_mut, reason = "only axum's body is replaced"))]
 fn watch_same<R: 'static>(mut body: R, mut outcome: Outcome) -> R {
     #[cfg(feature = "axum")]

@@ -12,7 +12,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::responses::Responses;
 
-/// A body with scripted frames; `None` is an error.
 #[derive(Debug, Default)]
 struct Script {
     frames: VecDeque<Option<Frame<Bytes>>>,

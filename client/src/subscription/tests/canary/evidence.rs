@@ -1,4 +1,4 @@
-//! The evidence in reports: every outcome once, under the mode and side in force all the while.
+//! The evidence in reports: every outcome once, under one constant mode and side.
 
 use super::super::*;
 use crate::responses::{Ending, Recorder};
@@ -10,7 +10,6 @@ fn pass(client: &mut TestClient, ms: u64) {
     client.now = MonoTime::from_micros(client.now.as_micros() + 1_000 * ms);
 }
 
-/// Returns the evidence in the next report that carries any.
 fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
     pass(client, 500);
     let report = client.subscription.report(client.now);

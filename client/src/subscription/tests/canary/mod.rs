@@ -32,7 +32,6 @@ impl TestClient {
         });
     }
 
-    /// Returns true if refusals of a tenant's requests are carried out, once its name is known.
     fn enforces(&mut self, tenant: &str) -> bool {
         let place = self.table.declare("api").unwrap().unwrap();
         self.table.peek(self.table.target(place, tenant)).enforced
@@ -43,7 +42,6 @@ impl TestClient {
         self.subscription.on_tick(self.now);
     }
 
-    /// The tenants whose refusals are carried out.
     fn enforced(&mut self) -> Vec<&'static str> {
         TENANTS.iter().for_each(|tenant| self.send(tenant, 1));
         self.tick();
@@ -51,7 +49,6 @@ impl TestClient {
     }
 }
 
-/// The tenants of a cohort on an instance.
 fn members(cohort: Cohort, name: &str) -> Vec<&'static str> {
     let name = Name::new(name).unwrap();
     TENANTS.into_iter().filter(|tenant| cohort.contains_key(&name, tenant)).collect()
@@ -72,7 +69,8 @@ fn only_keys_of_the_cohort_refuse_and_a_restarted_instance_chooses_the_same() {
     assert_ne!(members(cohort(50.0, 1), "edge-1"), members(cohort(50.0, 1), "edge-2"));
 }
 
-/// Keys without a directive of their own share the guard of their class, and a mark gives them none of their own.
+/// Keys without their own directive share the guard of their class, and a mark does not give them
+/// another.
 #[test]
 fn keys_on_both_sides_take_tokens_of_one_guard() {
     let mut client = by_key("edge-1");
@@ -101,7 +99,7 @@ struct Step {
     mode: Mode,
     percent: u8,
     salt: u64,
-    /// The tenants with a directive of their own, as bits; the first is one without values.
+    /// The tenants with their own directive, as bits; the first is one without values.
     own: u16,
     kill: bool,
 }
@@ -142,7 +140,6 @@ proptest! {
 
 // === Evidence ===
 
-/// Returns the evidence in the next report that carries any.
 fn collected(client: &mut TestClient) -> Vec<(CohortKey, Outcomes)> {
     client.now = client.now + Duration::from_millis(500);
     let report = client.subscription.report(client.now);
@@ -201,7 +198,6 @@ fn response_counts_for_the_side_of_its_key() {
     assert_eq!(failed, [(Side::Control, outside, outside), (Side::Canary, in_canary, in_canary)]);
 }
 
-/// Records responses with a latency of the default class's key.
 fn respond(client: &TestClient, responses: usize) {
     let recorder = client.table.responses.recorder(0);
     (0..responses).for_each(|_| recorder.ended(Duration::from_millis(3), Some(Ending::Status(200))));

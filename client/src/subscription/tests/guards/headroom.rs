@@ -10,7 +10,6 @@ use super::super::*;
 use super::{TICK, depth, guard, shared_by};
 use crate::hot::decision::Part;
 
-/// The pool of a bucket in which the zone's clients offer `offered` requests/s.
 fn pool(shared: Option<f64>, offered: f64) -> ZonePool {
     ZonePool {
         rate: shared.map_or(Headroom::None, |shared| Headroom::Shared(rate(shared))),
@@ -24,19 +23,17 @@ fn pooled(clients: u32, mode: Mode, pool: impl Into<Option<ZonePool>>) -> Terms 
     Terms { pool: pool.into(), ..shared_by(clients, mode) }
 }
 
-/// The depth of the pool of a client that has not measured its load yet, in whole tokens.
 fn pool_depth(pool: &ZonePool, clients: u32) -> u64 {
     Guard::pool(pool, None, clients, Tokens::NONE).depth.whole()
 }
 
-/// A key that its tenant limit stops.
 fn stopped(values: Values) -> Values {
     Values { at_tenant_limit: Some(true), ..values }
 }
 
 #[test]
 fn burst_at_a_quarter_of_the_limit_passes_with_headroom_and_not_without() {
-    // A limit of 240 requests/s, of which two clients use a quarter; one of them gets 30 at once.
+    // A limit of 240 requests/s. Two clients use a quarter; one of them gets 30 in one burst.
     let burst = |pool: Option<ZonePool>| {
         let mut client = TestClient::new();
         client.run("acme", 20, |_| 0);
@@ -66,7 +63,7 @@ fn all_keys_of_a_bucket_share_one_pool_and_keys_at_their_tenant_limit_take_none(
     assert_eq!(u64::from(client.drain("stranger")), guard_alone, "acme has used the pool");
     let of_other = (0..1_000).filter(|_| client.admit_in("other", "acme").is_admit()).count() as u64;
     assert_eq!(of_other, guard_alone + pool_depth(&zone, 1), "another bucket has another pool");
-    // A key that is no longer stopped draws on the pool, with the tokens that are left.
+    // A key that is not stopped anymore draws on the pool, with the tokens that are left.
     client.run("stopped", 100, |_| 0);
     let freed = Values { at_tenant_limit: Some(false), ..own };
     client.direct(pooled(1, Mode::Enforce, zone), &[("default", own), ("stopped", freed)]);
@@ -117,8 +114,6 @@ fn pool_grows_to_the_largest_group() {
     assert!(passed[0] < 40 && passed[2] == 50, "{passed:?} of 50");
 }
 
-/// A client of ten with a pool of a few tokens, which is granted `tokens`. Also returns the tokens of its guard and
-/// pool.
 fn granted(tokens: f64) -> (TestClient, u64) {
     let mut client = TestClient::new();
     let zone = ZonePool { depth: PoolDepth::MIN, ..pool(Some(20.0), 60.0) };

@@ -32,7 +32,6 @@ impl TestClient {
         admitted
     }
 
-    /// Takes all tokens. Returns their number.
     pub(super) fn drain(&mut self, tenant: &str) -> u32 {
         let admitted = (0..1_000_000).position(|_| !self.admit(tenant).is_admit());
         admitted.unwrap() as u32
@@ -69,7 +68,7 @@ fn client_gets_an_even_part_before_the_first_measurement_and_its_own_after_it() 
     client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
     // g = 1,000 * 0.1 / 10.
     assert_eq!(f64::from(client.drain("acme")), depth(10.0).floor());
-    // All the zone's traffic comes here: with the next directive g grows to 1,000 * (0.9 + 0.01).
+    // All the zone's traffic arrives here: with the next directive g grows to 1,000 * (0.9 + 0.01).
     client.run("acme", 40, |_| 100);
     client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 99.0))]);
     let passed = client.run("acme", 100, |_| 100);
@@ -171,7 +170,7 @@ fn offered_rate_is_measured_without_reports() {
     let mut client = TestClient::new();
     client.direct(shared_by(1, Mode::Enforce), &[("default", guard(1_000.0, 1_000.0))]);
     client.run("acme", 20, |_| 0);
-    // Only ticks from now on: 3 s at 1,000 requests/s, of which a tenth passes at first.
+    // Only ticks from now on: 3 s at 1,000 requests/s. A tenth passes at first.
     let mut last = 0;
     for tick in 0..300 {
         let admitted = (0..10).filter(|_| client.admit("acme").is_admit()).count();
@@ -190,7 +189,7 @@ proptest! {
         let mut client = TestClient::new();
         let own = f64::from(per_tick) * 100.0;
         let zone = guard(own * room * f64::from(clients), own * f64::from(clients));
-        // The first measurement comes before the directive.
+        // The first measurement precedes the directive.
         client.run("acme", 20, |_| per_tick);
         client.direct(shared_by(clients, Mode::Enforce), &[("default", zone)]);
         client.run("acme", 300, |_| per_tick);

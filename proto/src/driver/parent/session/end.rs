@@ -9,33 +9,21 @@ use tonic::{Code, Status};
 use crate::DecodeError;
 use crate::driver::status_cause;
 
-/// Reason why a stream ended.
 pub(super) enum End {
-    /// The child closed the stream.
     Closed,
-    /// The connection broke.
     Gone(Box<Status>),
-    /// The state machine rejected the stream.
     Rejected(StreamRejected),
-    /// The certificate of the child does not allow its greeting.
     Forbidden(NotAllowed),
-    /// The certificate of the child has expired.
     Expired(PeerId),
-    /// A message was out of range.
     Decode(DecodeError),
-    /// A message could not be parsed, or was too large.
     Unreadable(Box<Status>),
-    /// The child sent no greeting in time.
     NoGreeting,
-    /// The child sent nothing for too long.
     Silent,
     /// The last part of a report did not arrive in time.
     Unfinished,
-    /// Another process took the name of the child.
     Superseded,
     /// The child has greeted on a newer stream.
     Replaced,
-    /// This parent shuts down.
     Closing,
 }
 
@@ -50,13 +38,12 @@ impl End {
         }
     }
 
-    /// Returns true if the parent refused a report, whose child will send another one like it.
+    /// Returns true if the parent refused a report. The child will send another one like it.
     pub(super) const fn is_refused_report(&self) -> bool {
         use End::{Decode, Expired, Forbidden, Rejected, Unreadable};
         matches!(self, Rejected(_) | Forbidden(_) | Expired(_) | Decode(_) | Unreadable(_))
     }
 
-    /// Returns the reason for logs.
     pub(super) fn reason(&self) -> String {
         match self {
             Self::Closed => {

@@ -24,28 +24,25 @@ use crate::shared::Shared;
 use crate::transport::{Certified, ConnectionGuard, Greeted};
 use crate::{Part, Parts, ReportDecoder, encode_directives, wire};
 
-/// The longest time from the opening of a stream to the greeting, in which this process runs.
+/// Maximum time from the opening of a stream to the greeting, while this process runs.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest time from the first part of a report to the last.
+/// Maximum time from the first part of a report to the last.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest time that the final status waits for a child that has not read the messages before it.
+/// Maximum time that the final status waits for a child that has not read the messages before it.
 const FINAL_STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The task of one stream.
 pub(super) struct Session<P: Parent> {
     stream: StreamId,
     shared: Shared<P>,
     streams: Arc<Streams>,
     decoder: ReportDecoder,
-    /// The time since the first part of a report whose last part has not arrived.
+    /// The time since the first part of an incomplete report.
     unfinished: Option<Waited>,
-    /// Unsent parts of the current message.
     outgoing: Option<Parts>,
-    /// The report interval that the child was asked for; its own choice is about that of heartbeats.
+    /// The report interval requested of the child; its own choice is about heartbeats.
     interval: Duration,
-    /// The parent has accepted the greeting.
     has_greeted: bool,
     /// The certificates of the connection; `None` in plaintext.
     certified: Option<Certified>,
@@ -55,7 +52,7 @@ pub(super) struct Session<P: Parent> {
     greeted: Option<Greeted>,
     /// The child as its greeting names it, accepted or not.
     child: Option<Identity>,
-    /// The parent has accepted a report by which the child does not come back.
+    /// The parent has accepted a farewell report.
     is_leaving: bool,
 }
 
@@ -83,7 +80,6 @@ impl<P: Parent> Session<P> {
         }
     }
 
-    /// Reads reports and sends directives until the stream ends, and counts and logs its end.
     pub(super) async fn run(
         mut self,
         mut reports: Streaming<wire::Report>,
@@ -117,18 +113,16 @@ impl<P: Parent> Session<P> {
                 self.streams.rejected.on_rejected(Rejection { reason, cause: status.message(), child });
             }
             tracing::debug!(stream = self.stream.0, reason, status = status.message(), "stream rejected");
-            // The child may be slow or gone; the task must not outlive it.
+            // The child may be slow or lost; the task must not outlive it.
             let _ = timeout(FINAL_STATUS_TIMEOUT, directives.send(Err(status))).await;
         }
     }
 
-    /// Reads reports until the greeting is complete.
     async fn greeting(&mut self, reports: &mut Streaming<wire::Report>) -> Result<(), End> {
         while !self.take(reports.message().await)? {}
         Ok(())
     }
 
-    /// Reads reports and sends directives until the stream ends.
     async fn exchange(
         &mut self,
         reports: &mut Streaming<wire::Report>,
@@ -140,7 +134,7 @@ impl<P: Parent> Session<P> {
         let closing = self.streams.closing.clone();
         // One future for the whole stream: ten thousand streams wait for the same token.
         let mut closed = pin!(closing.cancelled());
-        // The first message answers the greeting at once, before any heartbeat.
+        // The first message answers the greeting immediately, before any heartbeat.
         let mut is_due = true;
         loop {
             self.check_expiry()?;
@@ -255,7 +249,6 @@ impl<P: Parent> Session<P> {
         }
     }
 
-    /// Returns true if the child has greeted on a newer stream, which continues this one.
     fn is_replaced(&self) -> bool {
         let latest =
             self.child.as_ref().filter(|_| self.has_greeted).and_then(|child| {
@@ -264,7 +257,6 @@ impl<P: Parent> Session<P> {
         latest.is_some_and(|latest| latest != self.stream)
     }
 
-    /// The child once it has greeted, if it is an aggregator.
     fn aggregator(&self) -> Option<&Identity> {
         self.child.as_ref().filter(|child| self.has_greeted && child.role == Role::Aggregator)
     }

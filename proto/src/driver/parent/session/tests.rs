@@ -1,4 +1,4 @@
-//! What one stream passes to its parent: the parts of a report, and a farewell as the end of the stream is logged.
+//! The messages of one stream to its parent: the parts of a report, and a farewell in the log.
 
 use plimsoll_core::directive::Message;
 use plimsoll_core::exchange::StreamRejected;
@@ -12,7 +12,6 @@ use super::*;
 use crate::driver::parent::OnRejected;
 use crate::{KEYS_PER_PART_MAX, ReportEncoder};
 
-/// A parent that accepts or rejects every report.
 #[derive(Debug)]
 struct Decided {
     accepts: bool,
@@ -44,7 +43,6 @@ impl OnRejected for Ignored {
     fn on_rejected(&self, _: Rejection<'_>) {}
 }
 
-/// A session whose child has greeted.
 fn session(accepts: bool) -> Session<Decided> {
     let streams = Streams::new(CancellationToken::new(), Box::new(Ignored));
     let parent = Shared::new(Decided { accepts, entered: Vec::new() });
