@@ -81,7 +81,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns true for invalid arguments, with which another attempt fails as well.
+    /// Returns true for invalid arguments: another attempt would fail as well.
     pub const fn is_usage(&self) -> bool {
         matches!(self, Self::Name { .. } | Self::Security(_))
     }

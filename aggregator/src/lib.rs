@@ -64,7 +64,7 @@ pub struct Aggregator {
 /// Runs an aggregator until `shutdown` is cancelled.
 ///
 /// # Errors
-/// When it cannot start, or one of its servers fails.
+/// Fails if it cannot start, or if one of its servers fails.
 pub async fn run(args: Args, shutdown: CancellationToken) -> Result<(), Error> {
     let (zone, listen, admin) = (args.zone.clone(), args.listen, args.admin);
     // A disk that hangs must not keep the process from ending.

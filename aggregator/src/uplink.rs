@@ -6,7 +6,6 @@ use plimsoll_proto::driver::child::{Observer, StreamError};
 
 use crate::admin::metrics::Events;
 
-/// The most reasons that are logged between two connections.
 const REASONS_MAX: usize = 8;
 
 /// Logs each reason of a failure once until the reconnection, which is logged, too. Other attempts are logged at the
@@ -14,7 +13,6 @@ const REASONS_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Log {
     events: Events,
-    /// The reasons that were logged since the last connection.
     logged: Vec<String>,
 }
 

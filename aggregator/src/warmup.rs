@@ -14,14 +14,12 @@ const WARMUP_MAX: Duration = Duration::from_secs(30);
 /// together with its aggregator is not waited for.
 const BACK_MIN: f64 = 0.9;
 
-/// The state of the warm-up of this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warmup {
     state: State,
     /// The parent's answer: the children this aggregator had before, if the parent remembers. `None` before
     /// the answer.
     expected: Option<Option<u32>>,
-    /// The first tick.
     began: Option<MonoTime>,
 }
 
@@ -32,12 +30,9 @@ enum State {
     Alone,
     /// The first child already held directives: this is a restart, and more children will come.
     Returning {
-        /// The time at which the first child connected.
         since: MonoTime,
-        /// The time at which the latest child connected.
         joined: MonoTime,
     },
-    /// In full service.
     Over,
 }
 
@@ -51,7 +46,6 @@ impl Warmup {
         };
     }
 
-    /// The parent sends the number of children this aggregator had before, if it remembers.
     pub(crate) fn on_expected(&mut self, children: Option<u32>) {
         self.expected = Some(children);
     }
@@ -81,7 +75,6 @@ impl Warmup {
         }
     }
 
-    /// Returns true while counts are withheld from the parent and values from the children.
     pub(crate) fn withholds(self) -> bool {
         match self.state {
             // The parent would take a count of zero for traffic that has ended.

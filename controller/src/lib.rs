@@ -58,7 +58,7 @@ pub use crate::prometheus::http_client_builder;
 pub const PORT: u16 = 7400;
 /// The admin port.
 pub const ADMIN_PORT: u16 = 7401;
-/// The time after which a start that waits for the disk is logged.
+/// Delay before a start that waits for the disk is logged.
 const SLOW_START: Duration = Duration::from_secs(5);
 /// The default interval between two sends of one query to a Prometheus server.
 pub const QUERY_EVERY: Duration = Duration::from_secs(30);
@@ -102,7 +102,7 @@ pub struct Args {
 /// Why a controller cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The policy is not valid, and no earlier one is in force.
+    /// The policy is not valid, and no earlier one is active.
     #[error("{flag}{0}", flag = if matches!(.0, ReadError::Unread(_)) { "--policy, --tenants: " } else { "" })]
     Policy(#[from] ReadError),
     /// Another controller uses the state directory.
@@ -203,7 +203,7 @@ impl Controller {
         let audit = AuditLog::open(&args.state_dir);
         let in_force = saved_policy(&durable).unwrap_or_else(|| Arc::clone(&policy));
         if Arc::ptr_eq(&in_force, &policy) && policy::record_first(&policy, &files, &audit).is_err() {
-            // Nothing is enforced that is not recorded.
+            // Only recorded changes are enforced.
             durable.lost = true;
         }
         let mut brain = Brain::new(
@@ -311,7 +311,7 @@ impl Controller {
     }
 }
 
-/// Returns the policy that was in force before a restart, with which guardrails compare the files.
+/// Returns the policy that was active before a restart; guardrails compare the files with it.
 fn saved_policy(durable: &DurableState) -> Option<Arc<Policy>> {
     let is_restart = durable.epoch > Epoch::default();
     match durable.policy.as_ref().map(|texts| texts.read()) {
@@ -331,12 +331,10 @@ fn saved_policy(durable: &DurableState) -> Option<Arc<Policy>> {
     }
 }
 
-/// Spawns a task that is dropped once `stop` is cancelled.
 fn spawn(stop: &CancellationToken, task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(stop.clone().run_until_cancelled_owned(task));
 }
 
-/// Returns bytes from the random source of the system.
 fn random() -> Result<[u8; 16], getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;

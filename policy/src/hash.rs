@@ -1,4 +1,4 @@
-//! The texts of a policy, and their hash, by which tiers see whether they have the same one.
+//! The texts of a policy, and their hash. Tiers compare it to see whether their policies are equal.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The policy that operators write: limits of buckets, weights of tenants, and the rollout of enforcement.
 //!
-//! Pure: text in, [`Policy`] out. A `Policy` is always valid; a [`PolicyError`] names the place, the field
-//! and the remedy of each fault. The steps, each in a file of its own:
+//! Pure: text in, [`Policy`] out. A `Policy` is always valid; a [`PolicyError`] names the place,
+//! the field and the remedy of each fault. The steps, each in its own file:
 //!
 //! 1. `yaml::outline` checks that the text is YAML of the allowed kind and records the place of each field.
 //! 2. `spec` checks the shape.
@@ -143,7 +143,7 @@ impl Policy {
         self.tenants.get(name)
     }
 
-    /// Returns true if the tenant `name` has an entry of its own.
+    /// Returns true if the tenant `name` has its own entry.
     pub fn is_listed(&self, name: &Tenant) -> bool {
         self.tenants.listed.contains_key(name)
     }

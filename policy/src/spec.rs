@@ -14,7 +14,6 @@ use plimsoll_core::quota::{OnStoreError, QuotaKey};
 use crate::buckets::Release;
 use crate::tenants::Algorithm;
 
-/// `policy.yaml`: buckets, quotas and rollout.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PolicySpec {
@@ -28,7 +27,6 @@ pub(crate) struct PolicySpec {
     pub(crate) rollout: RolloutSpec,
 }
 
-/// One exact quota.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuotaSpec {
@@ -42,7 +40,6 @@ pub(crate) struct QuotaSpec {
     pub(crate) lease: Option<Number>,
 }
 
-/// One bucket, or one pattern of buckets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BucketSpec {
@@ -62,7 +59,6 @@ pub(crate) struct BucketSpec {
     pub(crate) rollout: RolloutSpec,
 }
 
-/// The source of a limit.
 #[derive(Debug)]
 pub(crate) enum LimitSpec {
     PerSecond(Number),
@@ -70,7 +66,6 @@ pub(crate) enum LimitSpec {
     Source(SourceSpec),
 }
 
-/// A source of limits; exactly one of its fields must be present.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SourceSpec {
@@ -98,7 +93,6 @@ pub(crate) struct PrometheusSpec {
     pub(crate) max: Option<Number>,
 }
 
-/// A rollout block; absent fields are inherited.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RolloutSpec {
@@ -139,7 +133,6 @@ pub(crate) struct CanarySpec {
     pub(crate) max_p99_delta_ms: Option<Number>,
 }
 
-/// `tenants.yaml`: weights, floors and bursts of tenants.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TenantsSpec {

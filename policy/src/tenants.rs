@@ -12,13 +12,13 @@ use plimsoll_core::law::Weight;
 use plimsoll_core::names::{DEFAULT_TENANT, Tenant};
 use plimsoll_core::quantity::Rate;
 
-/// The default interval at which weights and floors enter the law.
+/// Default interval between updates of weights and floors in the law.
 pub const REWEIGHT_INTERVAL_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The default floor in requests/s of a `fairness` block; without such a block the floor is zero.
 const MIN_FLOOR_DEFAULT_RPS: f64 = 5.0;
 
-/// The factor by which a tenant may exceed its share for a moment: from 1 to 1,000,000.
+/// Factor on a tenant's share during a burst: from 1 to 1,000,000.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct BurstMultiplier(f64);
 
@@ -55,7 +55,7 @@ pub struct TenantPolicy {
 pub struct Fairness {
     /// The algorithm as written.
     pub algorithm: Algorithm,
-    /// The interval at which weights and floors enter the law; never zero.
+    /// Interval between updates of weights and floors in the law; never zero.
     pub reweight_interval: Duration,
     /// The floor: the rate below which a tenant is never dropped, while all floors together can be met.
     pub min_floor: Rate,
@@ -73,7 +73,6 @@ pub enum Algorithm {
     WeightedMaxMin,
 }
 
-/// The listed tenants, the class `default` included.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tenants {
     pub(crate) listed: BTreeMap<Tenant, TenantPolicy>,
@@ -151,7 +150,6 @@ impl Boost {
 // === impl Fairness ===
 
 impl Default for Fairness {
-    /// The settings without a `fairness` block: no floor.
     fn default() -> Self {
         Self {
             algorithm: Algorithm::default(),

@@ -16,9 +16,7 @@ pub struct InvalidTimestamp;
 
 /// The second 0.
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
-/// The first and the last second.
 const RANGE_S: (i64, i64) = (-62_167_219_200, 253_402_300_799);
-/// The length of `YYYY-MM-DDThh:mm:ss`.
 const SECONDS_LEN: usize = 19;
 
 impl UnixSeconds {

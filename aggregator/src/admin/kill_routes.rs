@@ -1,5 +1,5 @@
-//! The kill switch at the admin port of an aggregator, for use without a controller: a kill reaches the
-//! clients of the zone at once, and the controller when it is back.
+//! The kill switch at the admin port of an aggregator, for use without a controller: a kill reaches
+//! the clients of the zone immediately, and the controller after its return.
 
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -17,7 +17,6 @@ use plimsoll_proto::shared::Shared;
 
 use crate::zone::Zone;
 
-/// Creates the routes of the kill switch.
 pub(crate) fn routes(zone: &Shared<Zone>) -> Routes {
     let (on, off, drill, status) = (zone.clone(), zone.clone(), zone.clone(), zone.clone());
     let status = async move || Json(status.with(|zone, _| kill_status(zone)));
@@ -79,7 +78,6 @@ fn enter(
     answer(changed, zone.with(|zone, _| kill_status(zone)))
 }
 
-/// Returns the error text for a bucket that is neither known nor was ever killed.
 fn unknown(zone: &Zone, bucket: &Bucket) -> Option<String> {
     let is_known = zone.knows(bucket) || zone.kills().bucket(bucket).0 > 0;
     (!is_known).then(|| unknown_bucket(bucket, zone.known_buckets().map(Bucket::as_str)))

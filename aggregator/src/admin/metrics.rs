@@ -15,13 +15,11 @@ use plimsoll_core::stats::{ADMISSIONS, BucketFigures};
 use crate::admin::status::{self, BucketStatus};
 use crate::zone::Zone;
 
-/// Counters of the streams, which are outside of the zone's state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     counts: Arc<Mutex<Streams>>,
     /// Streams of children that were closed because the child broke a rule.
     pub(crate) rejected_streams: RejectedStreams,
-    /// Connections of the ports.
     pub(crate) ports: Ports,
 }
 
@@ -33,7 +31,6 @@ struct Streams {
 }
 
 impl Events {
-    /// The events of a process with these ports.
     pub(crate) fn new(ports: Ports) -> Self {
         Self { ports, ..Self::default() }
     }
@@ -55,7 +52,6 @@ impl Events {
     }
 }
 
-/// What the metrics of an aggregator are read from, at one moment.
 struct Source<'a> {
     zone: &'a Zone,
     now: MonoTime,
@@ -63,7 +59,6 @@ struct Source<'a> {
     streams: &'a Streams,
 }
 
-/// Returns the metrics at one moment.
 pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
     let buckets = status::limited(zone, now);
     let admissions: BucketFigures =
@@ -78,7 +73,6 @@ pub(crate) fn page(zone: &Zone, now: MonoTime, events: &Events) -> Vec<Family> {
     .concat()
 }
 
-/// Returns the descriptions of all metrics.
 pub(crate) fn described() -> Vec<About> {
     [
         metrics::described(&table()),

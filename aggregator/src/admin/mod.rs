@@ -24,7 +24,6 @@ pub fn described() -> Vec<About> {
     metrics::described()
 }
 
-/// All routes of the admin port.
 pub(crate) fn routes(zone: Shared<Zone>, events: Events, security: Opened) -> Routes {
     let (for_status, kill) = (zone.clone(), kill_routes::routes(&zone));
     let refused = events.rejected_streams.clone();

@@ -28,7 +28,7 @@ pub struct Status {
     pub zone: String,
     /// The highest controller epoch applied; null before the first.
     pub epoch: Option<u64>,
-    /// The controllers other than the one in force that children or the parent name.
+    /// Controllers that children or the parent name, other than the current one.
     pub other_controllers: Vec<OtherController>,
     /// Children that are refused again and again.
     pub refused_children: Vec<RefusedChild>,
@@ -42,14 +42,13 @@ pub struct Status {
     pub quiet: bool,
     /// Every bucket with a limit, and at most 32 that no policy names.
     pub buckets: BTreeMap<Bucket, BucketStatus>,
-    /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
+    /// Buckets without room, at most 64: they are unprotected, regardless of the policy.
     pub unprotected: Vec<Bucket>,
-    /// Connected clients that a kill file stops from refusing, also those of aggregators
-    /// below.
+    /// Connected clients that a kill file stops from refusing, also below child aggregators.
     pub killed_locally: u32,
     /// Kill generations that children hold without an order; they kill nothing here.
     pub kill_claims: Vec<Claimed>,
-    /// Clients, including those that are away but remembered.
+    /// Clients, including disconnected clients that are remembered.
     pub clients: Vec<ChildStatus>,
     /// Child aggregators, likewise.
     pub aggregators: Vec<ChildStatus>,
@@ -58,7 +57,7 @@ pub struct Status {
 /// The state of one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct BucketStatus {
-    /// The mode in force; shadow while killed, and unknown if no policy names the bucket.
+    /// The current mode; shadow while killed, and unknown if no policy names the bucket.
     pub mode: ShownMode,
     /// The bucket of the policy with the most similar name, if no policy names this one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +71,7 @@ pub struct BucketStatus {
     pub hold_rps: Option<f64>,
     /// The share of its requests that directives tell clients to refuse, without guards; null without one.
     pub law_ratio: Option<f64>,
-    /// What the counts of the last seconds show.
+    /// Admissions as counted in the last seconds.
     #[serde(flatten)]
     pub admissions: AdmissionFigures,
 }
@@ -138,7 +137,6 @@ fn children(zone: &Zone, now: MonoTime, role: Role) -> Vec<ChildStatus> {
     each.collect()
 }
 
-/// Every bucket with a limit.
 pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStatus> {
     let limited = zone.board.iter().filter(|(_, posted)| posted.terms().limit.shown().is_some());
     let each = limited.map(|(bucket, posted)| {
@@ -157,7 +155,6 @@ pub(crate) fn limited(zone: &Zone, now: MonoTime) -> BTreeMap<Bucket, BucketStat
     each.collect()
 }
 
-/// The first buckets that clients ask for and no policy names.
 fn unlisted(zone: &Zone) -> impl Iterator<Item = (Bucket, BucketStatus)> {
     let each = zone.board.iter().filter_map(|(bucket, posted)| {
         let clients = zone

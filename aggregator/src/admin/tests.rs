@@ -9,7 +9,6 @@ use plimsoll_proto::transport::PENDING_MAX_DEFAULT;
 use crate::args::{Args, TENANTS_PER_BUCKET_MAX};
 use crate::{Aggregator, admin};
 
-/// Method, path, and the callers that the route answers.
 const TABLE: &str = "
     GET /metrics metrics
     GET /healthz nothing

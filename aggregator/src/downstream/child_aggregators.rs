@@ -16,31 +16,24 @@ use crate::downstream::traffic::Traffic;
 /// Zone and name of an aggregator, which stay the same across restarts of its process.
 type StableName = (Zone, Name);
 
-/// All child aggregators that are connected or still hold a share.
 #[derive(Debug, Default)]
 pub(crate) struct ChildAggregators {
     pub(crate) by_instance: BTreeMap<InstanceId, ChildAggregator>,
-    /// Number of changes to any of their boards.
     pub(crate) changes: u64,
 }
 
-/// One child aggregator.
 #[derive(Debug)]
 pub(crate) struct ChildAggregator {
     name: StableName,
-    /// The longest chain of aggregators below it.
     path: Path,
-    /// The number of its children in its latest report with counts, from whichever process. `None` before the
-    /// first.
     pub(crate) children: Option<u32>,
-    /// Buckets for which it already had a hold at its greeting.
+    /// Buckets with a hold at its greeting.
     pub(crate) held: BTreeSet<Bucket>,
     /// The time of the greeting of its present process.
     since: MonoTime,
     /// The time its stream ended; `None` while it has one.
     left: Option<MonoTime>,
     pub(crate) traffic: Traffic,
-    /// The directives for it.
     pub(crate) board: Board,
 }
 
@@ -58,7 +51,6 @@ impl ChildAggregator {
         self.traffic.has_shown || now.since(self.since) >= parameters::START_WAIT
     }
 
-    /// Takes path and number of children from a report.
     pub(crate) fn on_report(&mut self, report: &Report) {
         if self.path != report.path {
             self.path = report.path.clone();
@@ -105,31 +97,29 @@ impl ChildAggregators {
         replaced
     }
 
-    /// The stream of a child ended. Its share is held for it.
     pub(crate) fn close(&mut self, now: MonoTime, instance: InstanceId) {
         if let Some(child) = self.by_instance.get_mut(&instance) {
             child.left = Some(now);
         }
     }
 
-    /// Forgets children whose share has been released.
     pub(crate) fn prune(&mut self, now: MonoTime) {
         self.by_instance.retain(|_, child| child.presence(now) > 0.0);
     }
 
-    /// The number of children that are connected or left no longer than `span` ago.
+    /// The number of children that are connected or left within `span`.
     pub(crate) fn within(&self, now: MonoTime, span: Duration) -> usize {
         let recent = |child: &&ChildAggregator| child.left.is_none_or(|left| now.since(left) <= span);
         self.by_instance.values().filter(recent).count()
     }
 
-    /// Returns true once all connected children have shown their traffic or had the time to.
     pub(crate) fn have_shown(&self, now: MonoTime) -> bool {
         let mut connected = self.by_instance.values().filter(|child| child.left.is_none());
         connected.all(|child| child.is_served(now))
     }
 
-    /// The longest chain of connected aggregators below this one that fits below `further` more.
+    /// Longest chain of connected aggregators below this one, as far as it fits below `further`
+    /// more.
     pub(crate) fn path(&self, further: u32) -> Path {
         let connected = self.by_instance.iter().filter(|(_, child)| child.left.is_none());
         let fitting = connected.filter(|(_, child)| child.path.fits(further));

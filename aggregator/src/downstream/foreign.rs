@@ -5,20 +5,16 @@ use std::collections::BTreeSet;
 use plimsoll_core::names::{Name, Zone};
 use plimsoll_core::report::{Identity, Role};
 
-/// The most pairs of service and zone that are logged.
+/// Maximum number of pairs of service and zone that are logged.
 const FOREIGN_MAX: usize = 64;
 
-/// The pairs of service and zone seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct ForeignClients {
     seen: BTreeSet<(Name, Zone)>,
     unlogged: Vec<(Name, Zone)>,
 }
 
-// === impl ForeignClients ===
-
 impl ForeignClients {
-    /// Notes a client that greets an aggregator of the zone `own`.
     pub(crate) fn on_greeting(&mut self, own: &Zone, client: &Identity) {
         if !is_foreign(own, client) || self.seen.len() >= FOREIGN_MAX {
             return;
@@ -29,7 +25,6 @@ impl ForeignClients {
         }
     }
 
-    /// Takes the pairs that are new since the last call.
     pub(crate) fn take_unlogged(&mut self) -> Vec<(Name, Zone)> {
         std::mem::take(&mut self.unlogged)
     }

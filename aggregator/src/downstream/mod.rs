@@ -28,13 +28,11 @@ use plimsoll_core::report::{CLIENTS_MAX, Echo, Identity, InstanceId, Report, Rol
 
 use crate::zone::Bounds;
 
-/// For this long after its stream closed a client still counts in the division of guards.
 const LEFT_GRACE: Duration = Duration::from_millis(1_500);
 
 /// For this long after it joined, a client may have smaller parts than its traffic needs.
 const JOIN_SETTLES: Duration = Duration::from_secs(5);
 
-/// The children of one aggregator.
 #[derive(Debug)]
 pub(crate) struct Downstream {
     pub(crate) sessions: Sessions,
@@ -42,12 +40,8 @@ pub(crate) struct Downstream {
     pub(crate) foreign: ForeignClients,
     pub(crate) newcomers: Newcomers,
     pub(crate) standings: Standings,
-    /// The directives for clients.
     pub(crate) client_board: Board,
-    /// The time of the latest division of limits between clients and child aggregators, and true if there
-    /// were clients.
     divided: Option<(MonoTime, bool)>,
-    /// The time of the latest greeting of a client.
     joined: Option<MonoTime>,
 }
 
@@ -67,8 +61,9 @@ impl Downstream {
         }
     }
 
-    /// Opens the session of a child. `board` holds the directives in force: child aggregators are sent all
-    /// buckets that the policy names, since a zone holds policy before its clients have traffic.
+    /// Opens the session of a child. `board` holds the current directives: child aggregators are
+    /// sent all buckets that the policy names, since a zone holds policy before its clients have
+    /// traffic.
     ///
     /// # Errors
     /// When the stream is superseded or there is no room for another child.
@@ -95,20 +90,17 @@ impl Downstream {
         Ok(())
     }
 
-    /// Closes a stream. Returns the child's instance if this was its present stream.
     pub(crate) fn close(&mut self, now: MonoTime, stream: StreamId) -> Option<InstanceId> {
         let instance = self.sessions.close(now, stream)?;
         self.aggregators.close(now, instance);
         Some(instance)
     }
 
-    /// Forgets a child that stopped in good order.
     pub(crate) fn remove(&mut self, instance: InstanceId) {
         self.sessions.remove(instance);
         self.aggregators.by_instance.remove(&instance);
     }
 
-    /// Forgets children that have been away for long.
     pub(crate) fn prune(&mut self, now: MonoTime) {
         self.sessions.prune(now);
         self.aggregators.prune(now);
@@ -117,35 +109,29 @@ impl Downstream {
         self.newcomers.prune(now, |client| sessions.get(client).is_some_and(|child| child.stream.is_some()));
     }
 
-    /// The number of children with a stream.
     pub(crate) fn connected(&self) -> u32 {
         u32::try_from(self.sessions.connected).unwrap_or(u32::MAX)
     }
 
-    /// The number of connected clients, also of aggregators below.
     pub(crate) fn clients_below(&self) -> u32 {
         let clients = self.sessions.connected().map(|child| child.clients);
         clients.fold(0, u32::saturating_add).min(CLIENTS_MAX)
     }
 
-    /// The number of connected clients, also of aggregators below, that are killed locally.
     pub(crate) fn killed_locally(&self) -> u32 {
         let counts = self.sessions.connected().map(|child| child.killed_locally);
         counts.fold(0, u32::saturating_add).min(CLIENTS_MAX)
     }
 
-    /// The number of clients that share the guards.
     pub(crate) fn clients(&self, now: MonoTime) -> usize {
         let children = self.sessions.connected + self.sessions.left_within(now, LEFT_GRACE);
         children.saturating_sub(self.aggregators.within(now, LEFT_GRACE))
     }
 
-    /// Returns true if no client has joined for a while.
     pub(crate) fn is_settled(&self, now: MonoTime) -> bool {
         self.joined.is_none_or(|joined| now.since(joined) >= JOIN_SETTLES)
     }
 
-    /// Subscribes every child aggregator to a bucket that is new here.
     pub(crate) fn subscribe_aggregators(&mut self, bucket: &Bucket) {
         for instance in self.aggregators.by_instance.keys() {
             if let Some(child) = self.sessions.get_mut(*instance) {
@@ -154,15 +140,15 @@ impl Downstream {
         }
     }
 
-    /// Removes buckets that no child needs any more.
     pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
         self.client_board.remove(gone);
         self.aggregators.by_instance.values_mut().for_each(|child| child.board.remove(gone));
         self.sessions.unsubscribe(gone);
     }
 
-    /// Returns true if limits have to be divided anew between clients and child aggregators: once a tick, or
-    /// at once when the first client came or the last one left. Records the division.
+    /// Returns true if limits have to be divided anew between clients and child aggregators: once a
+    /// tick, or immediately when the first client arrived or the last one left. Records the
+    /// division.
     pub(crate) fn begin_division(
         &mut self,
         now: MonoTime,
@@ -179,7 +165,6 @@ impl Downstream {
         is_due
     }
 
-    /// Returns true if the latest division does not include every child aggregator.
     pub(crate) const fn is_undivided(&self) -> bool {
         self.divided.is_none()
     }
@@ -190,7 +175,6 @@ impl Downstream {
         self.divided = None;
     }
 
-    /// Takes the standings that the client of a stream was not sent yet.
     pub(crate) fn take_standings(&mut self, stream: StreamId) -> Vec<(KeyId, Standing)> {
         let Some(child) = self.sessions.by_stream(stream) else { return Vec::new() };
         self.standings.of(child.identity.instance).take()

@@ -9,14 +9,13 @@ use plimsoll_core::report::InstanceId;
 
 /// For this long after it subscribed, a client may be granted tokens.
 const GRANTED_WITHIN: Duration = Duration::from_secs(5);
-/// The time after which a crowd that joined at once has shown its traffic. Only the first of it is granted tokens before.
+/// Time until a crowd that joined at the same moment has shown its traffic. Only the first client
+/// is granted tokens before.
 const CROWD_SHOWS: Duration = Duration::from_millis(200);
 
-/// The clients that wait, each with its buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Newcomers {
     waiting: BTreeMap<InstanceId, Waiting>,
-    /// The latest client, and the time when it subscribed.
     latest: Option<(InstanceId, MonoTime)>,
 }
 
@@ -28,7 +27,6 @@ struct Waiting {
 }
 
 impl Newcomers {
-    /// A client subscribes to a bucket.
     pub(crate) fn on_subscription(&mut self, now: MonoTime, client: InstanceId, bucket: &Bucket) {
         let of_crowd = |(other, at)| other != client && now.since(at) < CROWD_SHOWS;
         let is_in_crowd = self.latest.replace((client, now)).is_some_and(of_crowd);
@@ -39,13 +37,13 @@ impl Newcomers {
         waiting.buckets.insert(bucket.clone());
     }
 
-    /// Returns the buckets of which a client may be granted tokens now; `None` if there are none.
+    /// Returns the buckets whose tokens a client may be granted now; `None` if there are none.
     pub(crate) fn buckets_of(&mut self, now: MonoTime, client: InstanceId) -> Option<&mut BTreeSet<Bucket>> {
         let waiting = self.waiting.get_mut(&client).filter(|waiting| waiting.from <= now);
         waiting.map(|waiting| &mut waiting.buckets)
     }
 
-    /// Forgets clients that have waited for long enough, that need nothing more, or that have gone.
+    /// Forgets clients that have waited for long enough, that need nothing more, or that have left.
     pub(crate) fn prune(&mut self, now: MonoTime, is_connected: impl Fn(InstanceId) -> bool) {
         self.waiting.retain(|client, waiting| {
             now < waiting.until && !waiting.buckets.is_empty() && is_connected(*client)

@@ -1,5 +1,5 @@
-//! The standings of unlisted names that each client was sent. A client is told of a name when it reports requests of it,
-//! so that it hears of no name that it does not have.
+//! The standings of unlisted names that each client was sent. A client receives the standing of a
+//! name after it has reported requests of it, so it receives no names of other clients.
 
 use std::collections::HashMap;
 
@@ -8,50 +8,41 @@ use plimsoll_core::law::tail::Standing;
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::InstanceId;
 
-/// The standings sent to all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
     by_client: HashMap<InstanceId, Sent>,
 }
 
-/// The standings sent on one stream, by the client's ids.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    /// The code of each, or [`UNKNOWN`].
     codes: Vec<u16>,
-    /// The ids whose standing has changed since the last message.
+    /// Ids with a changed standing since the last message.
     changed: Vec<KeyId>,
 }
 
-/// The code of a name of which the client was told nothing on this stream.
 const UNKNOWN: u16 = u16::MAX;
 
 impl Standings {
-    /// Begins a stream of a client.
     pub(crate) fn open(&mut self, client: InstanceId) {
         self.by_client.insert(client, Sent::default());
     }
 
-    /// Forgets the clients without a session.
     pub(crate) fn prune(&mut self, is_known: impl Fn(InstanceId) -> bool) {
         self.by_client.retain(|client, _| is_known(*client));
     }
 
-    /// What a client was sent.
     pub(crate) fn of(&mut self, client: InstanceId) -> &mut Sent {
         self.by_client.entry(client).or_default()
     }
 }
 
 impl Sent {
-    /// Defines an id anew.
     pub(crate) fn define(&mut self, id: KeyId) {
         if let Some(code) = self.codes.get_mut(id.index()) {
             *code = UNKNOWN;
         }
     }
 
-    /// The standing of a name that the client was sent.
     #[inline]
     pub(crate) fn held(&self, id: KeyId) -> Option<Standing> {
         Standing::from_code(self.code(id).into()).ok()
@@ -62,8 +53,8 @@ impl Sent {
         self.codes.get(id.index()).copied().unwrap_or(UNKNOWN)
     }
 
-    /// Notes the present standing of a name. A new bin alone is not worth a message unless `has_bins` is true, because
-    /// names are cut.
+    /// Notes the present standing of a name. A new bin without another change is not worth a
+    /// message unless `has_bins` is true, because names are cut.
     #[inline]
     pub(crate) fn note(&mut self, id: KeyId, standing: Standing, has_bins: bool) {
         let (code, held) = (standing.code(), self.code(id));

@@ -5,16 +5,12 @@ use std::time::Duration;
 
 use plimsoll_core::law::parameters;
 
-/// The rates offered through one child aggregator, by slots of the [fast loop](crate::fast_loop::FastLoop).
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     /// Requests/s, smoothed as clients smooth theirs and constant between two reports.
     rates: Vec<f64>,
-    /// Requests in the report that is being merged.
     fresh: Vec<f64>,
-    /// True once a report has shown a rate.
     pub(crate) has_shown: bool,
-    /// The child's share of what may pass here.
     pub(crate) shares: Shares,
 }
 
@@ -22,17 +18,15 @@ pub(crate) struct Traffic {
 #[derive(Debug)]
 pub(crate) struct Shares {
     by_slot: Vec<f64>,
-    /// The share of keys without a slot, of which no traffic is known.
+    /// The share of keys without a slot: their traffic is unknown.
     pub(crate) without_slot: f64,
 }
 
 impl Shares {
-    /// Equal shares for every key.
     pub(crate) const fn all(share: f64) -> Self {
         Self { by_slot: Vec::new(), without_slot: share }
     }
 
-    /// Replaces all shares.
     pub(crate) fn fill(&mut self, by_slot: impl Iterator<Item = f64>, without_slot: f64) {
         self.by_slot.clear();
         self.by_slot.extend(by_slot);
@@ -64,7 +58,6 @@ impl Default for Shares {
 }
 
 impl Traffic {
-    /// Adds requests of one key to the report that is being merged.
     #[inline]
     pub(crate) fn add(&mut self, slot: usize, offered: f64) {
         if self.fresh.len() <= slot {
@@ -87,7 +80,7 @@ impl Traffic {
         }
     }
 
-    /// Forgets the parts of a report whose last part never came.
+    /// Forgets the parts of an incomplete report.
     pub(crate) fn discard_unfinished(&mut self) {
         self.fresh.fill(0.0);
     }

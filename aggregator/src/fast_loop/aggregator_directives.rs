@@ -12,7 +12,6 @@ use super::client_directives::rounded;
 use super::{Context, FastLoop};
 use crate::downstream::{ChildAggregator, ChildAggregators, Shares};
 
-/// The directive of a bucket before it is divided between child aggregators.
 struct Undivided {
     keys: Vec<(Tenant, Values)>,
     /// The rates to divide; `None` without a limit and for a limit of zero.
@@ -67,8 +66,8 @@ impl FastLoop {
         }
     }
 
-    /// The directive of a bucket for each child aggregator, in their order. While `withholds` is true after a
-    /// restart, no holds are sent: the traffic by which they would be divided is not known yet.
+    /// The directive of a bucket for each child aggregator, in their order. While `withholds` is
+    /// true after a restart, no holds are sent: the traffic that divides them is not known yet.
     pub(crate) fn directives_for_aggregators(
         &mut self,
         bucket: &Bucket,
@@ -152,7 +151,6 @@ impl FastLoop {
 }
 
 impl Undivided {
-    /// The values of a child that is sent rates.
     fn shares_of(&self, child: &ChildAggregator) -> Vec<KeyDirective> {
         let keys = self.keys.iter().enumerate().map(|(at, (tenant, values))| {
             let allowance = self.allowances.as_ref().and_then(|allowances| allowances.by_key.get(at));
@@ -167,7 +165,6 @@ impl Undivided {
     }
 }
 
-/// Returns true if there is something to divide.
 pub(super) fn is_divisible(limit: Limit) -> bool {
     limit.per_second().is_some_and(|limit| limit > Rate::ZERO)
 }

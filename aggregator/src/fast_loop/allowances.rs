@@ -10,10 +10,9 @@ use plimsoll_core::quantity::{MonoTime, Rate};
 use super::{BucketKeys, Context, FastLoop, NO_SLOT};
 use crate::downstream::Shares;
 
-/// The rates that may pass, for clients and child aggregators together.
 pub(super) struct Allowances {
     pub(super) on_hold: bool,
-    /// True if ratios follow from the rates here, false if they are those of the directive.
+    /// True if ratios follow from the rates here, false if the directive sets them.
     pub(super) by_rates: bool,
     /// One per key with a directive, in their order.
     pub(super) by_key: Vec<Allowance>,
@@ -29,7 +28,6 @@ pub(super) struct Allowance {
     pub(super) slot: u32,
     /// The allowed rate; on hold without headroom.
     pub(super) allowed: Option<f64>,
-    /// The cap of the guards.
     pub(super) cap: Option<f64>,
     /// True if the tenant limit stops the key, so that it has no part of the headroom.
     pub(super) at_tenant_limit: bool,
@@ -51,7 +49,6 @@ impl Allowances {
 }
 
 impl FastLoop {
-    /// The allowances of a bucket at a time on the grid.
     pub(super) fn allowances(&mut self, bucket: &Bucket, posted: &Posted, context: Context) -> Allowances {
         self.find_slots(bucket, posted);
         let on_hold = self.is_on_hold(bucket, context.led);
@@ -76,7 +73,6 @@ impl FastLoop {
         Allowances { on_hold, by_rates: !on_hold, by_key, headroom, room }
     }
 
-    /// Finds the slot of each key that has a directive, in their order.
     fn find_slots(&mut self, bucket: &Bucket, posted: &Posted) {
         debug_assert!(self.buckets.contains_key(bucket), "{bucket} has directives and no keys");
         let Some(BucketKeys { by_tenant, slots, .. }) = self.buckets.get_mut(bucket) else { return };
@@ -84,7 +80,6 @@ impl FastLoop {
         slots.extend(posted.keys().map(|(tenant, _)| by_tenant.get(tenant).copied().unwrap_or(NO_SLOT)));
     }
 
-    /// Divides the hold between the keys that have a directive.
     fn divide(&mut self, bucket: &Bucket, posted: &Posted, hold: Rate, now: MonoTime) -> Allowances {
         let slots = self.buckets.get(bucket).map_or(&[][..], |keys| &keys.slots);
         let presences = posted.terms().presences.map_or(1.0, Presences::as_f64);
@@ -134,7 +129,6 @@ pub(super) fn bounds(values: Values) -> (f64, f64) {
     )
 }
 
-/// The weight of a key in divisions of the zone.
 pub(super) fn weight(values: Values) -> f64 {
     values.entitlement.map_or(1.0, |entitlement| entitlement.weight.get())
 }

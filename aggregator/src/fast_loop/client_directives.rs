@@ -14,7 +14,6 @@ use super::allowances::{Allowance, bounds, weight};
 use super::headroom::BucketHeadroom;
 use super::{Context, FastLoop};
 
-/// The pool of a bucket without a limit that is divided.
 const NO_POOL: ZonePool =
     ZonePool { rate: Headroom::None, offered: Rate::ZERO, depth: PoolDepth::MIN, burst: Tokens::NONE };
 
@@ -29,7 +28,7 @@ impl FastLoop {
         if !is_divisible(posted.terms().limit)
             && let Some(keys) = self.buckets.get_mut(bucket)
         {
-            // Slots are reused by other keys, whose counts say nothing about this bucket.
+            // Slots are reused by other keys; their counts do not belong to this bucket.
             keys.slots.clear();
             keys.headroom = BucketHeadroom::default();
         }
@@ -61,15 +60,14 @@ impl FastLoop {
         BucketDirective { bucket: bucket.clone(), whole: true, terms, keys }
     }
 
-    /// Takes tokens for a client that has just joined, up to a depth at which a burst of requests passes. `pool` is the
-    /// zone's, which `clients` share. Returns `None` while there are too few.
+    /// Takes tokens for a client that has just joined, up to a depth that lets a burst of requests
+    /// pass. `pool` is the zone's, which `clients` share. Returns `None` while there are too few.
     pub(crate) fn grant(&mut self, bucket: &Bucket, pool: &ZonePool, clients: u32) -> Option<Tokens> {
         pool.rate.rate()?;
         let own = Guard::pool(pool, None, clients, Tokens::NONE).depth;
         self.buckets.get_mut(bucket)?.headroom.grant(parameters::GRANT_DEPTH_REQUESTS - own.as_f64())
     }
 
-    /// The directives of all keys, the pool that their requests share, and the cut of unlisted names.
     fn keys(
         &mut self,
         bucket: &Bucket,
@@ -93,7 +91,7 @@ impl FastLoop {
             .collect();
         let class = posted.keys().position(|(tenant, _)| tenant.is_default_class());
         let class = class.and_then(|at| Some((at, KeyId(by_key.get(at)?.slot), posted.own(DEFAULT_TENANT)?)));
-        // What exceeds the tenant limits of unlisted names is refused in any case.
+        // Requests above the tenant limits of unlisted names are refused in any case.
         let within =
             class.map_or(1.0, |(_, class, values)| self.tails.within(context.at, class, bounds(values).1));
         let within = |at: usize| if class.is_some_and(|(class, ..)| class == at) { within } else { 1.0 };
@@ -173,13 +171,12 @@ impl FastLoop {
     }
 }
 
-/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero reaches it and
-/// is not sent for ever.
+/// A rate in thousandths of requests/s, as directives carry it: a rate that fades towards zero
+/// reaches it and is not sent forever.
 pub(super) fn rounded(per_second: f64) -> Option<Rate> {
     Rate::computed((per_second * 1e3).round() / 1e3)
 }
 
-/// Gives every key that has a directive equal values.
 fn same_for_all(posted: &Posted, values: Values) -> Vec<KeyDirective> {
     posted.keys().map(|(tenant, _)| KeyDirective { tenant: tenant.clone(), values }).collect()
 }

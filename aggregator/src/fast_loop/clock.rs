@@ -5,18 +5,16 @@ use std::time::Duration;
 use plimsoll_core::law::SLACK_PERIOD;
 use plimsoll_core::quantity::MonoTime;
 
-/// Bins of windows end this much before the loop reads them. A tick that comes a little late would otherwise
-/// put every later one before the end of its bin, and all rates one bin behind.
+/// Bins of windows end this much before the loop reads them. A tick that arrives a little late
+/// would otherwise put every later one before the end of its bin, and all rates one bin behind.
 const GRID_SLACK: Duration = Duration::from_millis(5);
 
-/// The clock of one fast loop.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     /// Origin of the grid; `None` before the loop runs.
     grid: Option<MonoTime>,
     /// The latest tick, on the grid.
     pub(super) ticked: MonoTime,
-    /// Number of periods of the slack that have ended.
     period: u128,
 }
 
@@ -33,8 +31,8 @@ impl Clock {
         let now = self.on_grid(now).unwrap_or_default();
         let elapsed = now.since(self.ticked);
         self.ticked = now;
-        // By the grid and not by the latest tick: one that comes a little early must not prolong a period by
-        // a tick.
+        // By the grid and not by the latest tick: an early tick must not prolong a period by a
+        // tick.
         let period = now.since(MonoTime::ZERO).as_nanos() / SLACK_PERIOD.as_nanos();
         let has_ended = period > self.period;
         self.period = self.period.max(period);

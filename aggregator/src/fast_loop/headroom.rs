@@ -9,7 +9,6 @@ use plimsoll_core::report::Counts;
 
 use super::client_directives::rounded;
 
-/// The state of one bucket.
 #[derive(Debug, Default)]
 pub(super) struct BucketHeadroom {
     excess: FirstExcess,
@@ -39,7 +38,6 @@ impl BucketHeadroom {
         self.grants.take(wanted)
     }
 
-    /// Adapts slack and depth after a period with these counts of all keys.
     pub(super) fn on_period(&mut self, counts: Counts, settled: bool) {
         self.slack.on_period(counts, self.room);
         self.depth.on_period(counts, self.room, settled);

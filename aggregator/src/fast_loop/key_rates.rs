@@ -6,7 +6,6 @@ use plimsoll_core::law::{Slack, Spread, Window, parameters};
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::Counts;
 
-/// The span of a report, shared by all of its entries.
 #[derive(Debug)]
 pub(crate) struct ReportSpan {
     spread: Spread,
@@ -15,8 +14,8 @@ pub(crate) struct ReportSpan {
 }
 
 impl ReportSpan {
-    /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first report of
-    /// a client, whose smoothed rate begins with it.
+    /// The span of a report that covers `span` and arrives `now`. `is_first` is true for the first
+    /// report of a client: its smoothed rate begins with it.
     pub(crate) fn new(now: MonoTime, span: Duration, is_first: bool) -> Self {
         let time = if is_first { span.max(Duration::from_millis(1)) } else { parameters::SHARE_TIME };
         let spread = if is_first { Spread::first(now, span) } else { Spread::new(now, span) };
@@ -24,19 +23,16 @@ impl ReportSpan {
     }
 }
 
-/// The traffic of one key.
 #[derive(Debug, Default)]
 pub(crate) struct KeyRates {
     pub(crate) window: Window,
     /// Requests/s, smoothed as clients smooth theirs: a client's share is a share of it. As of the latest
     /// tick.
     pub(crate) offered: f64,
-    /// Counts since the latest update of the slack.
     pub(crate) period: Counts,
     /// The cap of all guards together and the headroom, in requests/s.
     pub(crate) room: f64,
     pub(crate) slack: Slack,
-    /// True once there was traffic.
     pub(crate) used: bool,
     /// Until then the window has not seen enough, if the key had traffic before it was tracked.
     pub(crate) young_until: Option<MonoTime>,
@@ -49,8 +45,8 @@ impl KeyRates {
         self.used = true;
         self.window.add_spread(&report.spread, offered);
         self.period = self.period.plus(counts);
-        // At once and not spread: if it lagged behind the rate that clients see themselves, every share would
-        // be too large.
+        // Immediately and not spread: if it lagged behind the rate that clients see themselves,
+        // every share would be too large.
         self.offered += offered / report.share_s;
     }
 

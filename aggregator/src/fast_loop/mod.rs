@@ -31,15 +31,13 @@ const NO_SLOT: u32 = u32::MAX;
 /// The traffic of all lines: of listed tenants, and of classes with all their names. Its slots are the ids of lines.
 #[derive(Debug)]
 pub(crate) struct FastLoop {
-    /// By slot.
     rates: Vec<KeyRates>,
     pub(crate) tails: Tails,
     buckets: BTreeMap<Bucket, BucketKeys>,
     division: Division,
     clock: Clock,
-    /// The span of the report that is being merged.
     report: Option<ReportSpan>,
-    /// The clients' share of what may pass here. The rest goes to child aggregators.
+    /// The clients' share of what may pass here. The rest passes to child aggregators.
     client_shares: Shares,
     /// Requests/s offered through child aggregators, by slot.
     aggregator_rates: Vec<f64>,
@@ -51,27 +49,20 @@ pub(crate) struct FastLoop {
     sharing: f64,
 }
 
-/// The keys of one bucket.
 #[derive(Debug, Default)]
 struct BucketKeys {
     by_tenant: BTreeMap<Tenant, u32>,
-    /// True if the latest directive carried rates, so that the controller leads this bucket.
     led: bool,
     /// The slot of each key with a directive, as of the latest directive.
     slots: Vec<u32>,
     headroom: BucketHeadroom,
 }
 
-/// The state of the zone that a directive depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
-    /// The time; on the grid of the windows where these are read.
     pub(crate) now: MonoTime,
-    /// The time on the zone's own clock.
     pub(crate) at: MonoTime,
-    /// The controller confirms the zone's reports.
     pub(crate) led: bool,
-    /// Clients that share the guards.
     pub(crate) clients: u32,
 }
 
@@ -91,12 +82,11 @@ impl FastLoop {
         }
     }
 
-    /// Tracks a line from now on.
     pub(crate) fn open(&mut self, line: KeyId, key: &Key) {
         self.track(line, key, None);
     }
 
-    /// Tracks a line whose requests were counted elsewhere before: its window has not seen enough for a while.
+    /// Tracks a line that was counted elsewhere before: its window has not seen enough for a while.
     pub(crate) fn open_later(&mut self, line: KeyId, key: &Key) {
         let young_until = self.clock.ticked + parameters::WINDOW + parameters::FAST_PERIOD;
         self.track(line, key, Some(young_until));
@@ -109,14 +99,12 @@ impl FastLoop {
         self.rates[line.index()] = KeyRates { young_until, ..KeyRates::default() };
     }
 
-    /// Ends the tracking of a tenant that is forgotten or listed no more.
     pub(crate) fn close(&mut self, key: &Key) {
         if let Some(keys) = self.buckets.get_mut(&key.bucket) {
             keys.by_tenant.remove(&key.tenant);
         }
     }
 
-    /// Removes buckets, all keys of which were removed.
     pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
         self.buckets.retain(|bucket, _| !gone.contains(bucket));
     }
@@ -127,8 +115,8 @@ impl FastLoop {
         self.report = now.map(|now| ReportSpan::new(now, span, is_first));
     }
 
-    /// Adds an entry of the report: the counts of a key without those that came late. `held` is the standing of the name
-    /// that the client was sent.
+    /// Adds an entry of the report: the counts of a key without late counts. `held` is the standing
+    /// of the name that the client was sent.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -151,7 +139,6 @@ impl FastLoop {
         }
     }
 
-    /// Ends the report.
     pub(crate) fn end(&mut self) {
         self.report = None;
     }
@@ -162,7 +149,6 @@ impl FastLoop {
         traffic.settle(span);
     }
 
-    /// Takes a directive of the parent, which has been applied to `posted`.
     pub(crate) fn on_directive(&mut self, directive: &BucketDirective, posted: &Posted) {
         let keys = self.buckets.entry(directive.bucket.clone()).or_default();
         // A few keys without rates show nothing about the others: a key that is new to the controller has
@@ -176,7 +162,7 @@ impl FastLoop {
         }
     }
 
-    /// The tenants of a bucket with a line of their own that the policy lists no more.
+    /// The tenants of a bucket with their own line that the policy lists no more.
     pub(crate) fn unlisted(&self, bucket: &Bucket, posted: &Posted) -> Vec<Tenant> {
         let tenants = self.buckets.get(bucket).into_iter().flat_map(|keys| keys.by_tenant.keys());
         let unlisted =
@@ -205,7 +191,6 @@ impl FastLoop {
         }
     }
 
-    /// Returns true if the zone lives on its hold of a bucket.
     pub(crate) fn is_on_hold(&self, bucket: &Bucket, led: bool) -> bool {
         !(led && self.buckets.get(bucket).is_some_and(|keys| keys.led))
     }

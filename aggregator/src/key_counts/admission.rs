@@ -1,5 +1,5 @@
-//! The choice of the tenants that have a key of their own where there is no room for all: those with the most
-//! traffic.
+//! The choice of the tenants that have their own key where there is no room for all: the tenants
+//! with the most traffic.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,14 +8,13 @@ use plimsoll_core::stats::FrequencySketch;
 
 /// Slots of the sketch of tenants without a key: 1 MiB.
 const SKETCH_SLOTS: usize = 1 << 18;
-/// Bits of a count in the sketch: a report may bring many requests at once.
+/// Bits of a count in the sketch: one report may bring many requests.
 const COUNT_BITS: u32 = 20;
-/// Requests in the last second or two from which on a tenant is admitted where room is scarce.
+/// Minimum requests in the last second or two of a tenant that is admitted where room is scarce.
 const ADMITTED_FROM: u32 = 8;
 /// Room is scarce from this share of a bucket's keys on.
 const SCARCE: f64 = 0.75;
 
-/// The traffic of tenants without a key.
 #[derive(Debug)]
 pub(super) struct Admission {
     pub(super) sketch: FrequencySketch<COUNT_BITS>,
@@ -24,12 +23,9 @@ pub(super) struct Admission {
     per_bucket_max: u32,
 }
 
-/// The keys of one bucket, and the tenants that contend for one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quota {
-    /// The key of the class `default`.
     pub(super) default: KeyId,
-    /// The number of keys.
     pub(super) keys: u32,
     /// True while the class waits for the controller to confirm its counts, to be removed.
     pub(super) is_leaving: bool,
@@ -37,7 +33,8 @@ pub(super) struct Quota {
     pub(super) contenders: u32,
     /// Requests in the last second or two of the most frequent of these tenants.
     pub(super) contenders_most: u32,
-    /// Requests from which on a tenant is admitted where room is scarce: half of the most frequent one's.
+    /// Minimum requests of a tenant that is admitted where room is scarce: half of the most
+    /// frequent tenant's.
     admitted_from: u32,
 }
 
@@ -66,7 +63,6 @@ impl Admission {
         admitted
     }
 
-    /// Returns true if a bucket has as many keys as it may.
     pub(super) const fn is_full(&self, quota: &Quota) -> bool {
         quota.keys >= self.per_bucket_max
     }
@@ -79,7 +75,6 @@ impl Admission {
 }
 
 impl Quota {
-    /// The quota of a bucket that has only its class `default`.
     pub(super) const fn new(default: KeyId) -> Self {
         Self {
             default,
@@ -91,7 +86,6 @@ impl Quota {
         }
     }
 
-    /// Returns true if no tenant contends for a key, so that a tick changes nothing.
     pub(super) const fn is_at_rest(&self) -> bool {
         self.contenders == 0 && self.admitted_from <= ADMITTED_FROM
     }

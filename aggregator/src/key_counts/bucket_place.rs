@@ -5,13 +5,12 @@ use plimsoll_core::names::{Bucket, KeyId};
 use super::KeyCounts;
 
 impl KeyCounts {
-    /// Returns the number of a key's bucket.
     #[inline]
     pub(crate) fn bucket_of(&self, id: KeyId) -> usize {
         self.keys.value(id).quota as usize
     }
 
-    /// Returns the number of a bucket, which another may have once this one is gone.
+    /// Returns the number of a bucket. Another bucket may reuse it after the removal.
     pub(crate) fn bucket_place(&self, bucket: &Bucket) -> Option<usize> {
         self.by_bucket.get(bucket).map(|place| *place as usize)
     }

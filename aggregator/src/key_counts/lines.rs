@@ -1,10 +1,10 @@
-//! The lines that the parent is told: the counts of each listed tenant and of each class `default`, with those of all
-//! names that the policy does not list. So a roll-up grows with the policy and not with the names.
+//! The lines of reports to the parent: the counts of each listed tenant and of each class
+//! `default`, which includes all names that the policy does not list. So a roll-up grows with the
+//! policy and not with the names.
 
 use plimsoll_core::names::{Key, KeyId};
 use plimsoll_core::report::{Counts, Outbox, Tally};
 
-/// The lines, numbered as in the outbox.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     keys: Vec<Key>,
@@ -20,18 +20,15 @@ impl Lines {
         &self.keys
     }
 
-    /// The cumulative counts of a line.
     pub(crate) fn tally(&self, line: KeyId) -> Tally {
         self.tallies.get(line.index()).copied().unwrap_or_default()
     }
 
-    /// Every line that counts, with its counts.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, Counts)> {
         let all = (0..).map(KeyId).zip(self.keys.iter().zip(&self.tallies));
         all.filter(|(line, _)| !self.free.contains(line)).map(|(_, (key, tally))| (key, tally.counts))
     }
 
-    /// Begins a line, which counts from zero.
     pub(super) fn open(&mut self, key: &Key, outbox: &mut Outbox) -> KeyId {
         let line = self.free.pop().unwrap_or_else(|| {
             self.keys.push(key.clone());
@@ -53,14 +50,12 @@ impl Lines {
         }
     }
 
-    /// Marks counts that were added as late.
     pub(super) fn add_late(&mut self, line: KeyId, counts: Counts) {
         if let Some(tally) = self.tallies.get_mut(line.index()) {
             tally.late = tally.late.plus(counts);
         }
     }
 
-    /// Counts a line no more.
     pub(super) fn leave(&mut self, line: KeyId) {
         self.leaving.push(line);
     }
@@ -72,7 +67,6 @@ impl Lines {
         before > self.leaving.len()
     }
 
-    /// Ends the leaving lines whose counts the controller has confirmed, and returns them.
     pub(super) fn end_settled(&mut self, outbox: &mut Outbox) -> Vec<KeyId> {
         let is_settled = |line: &KeyId| outbox.is_settled(*line, self.tally(*line));
         let (settled, leaving) = self.leaving.iter().copied().partition::<Vec<KeyId>, _>(is_settled);

@@ -1,4 +1,4 @@
-//! The zone's key table: the counts of each name, and the lines in which they are rolled up.
+//! The zone's key table: the counts of each name, and the lines that they are rolled up in.
 
 mod admission;
 mod bucket_place;
@@ -19,28 +19,23 @@ pub(crate) use lines::Lines;
 const IDLE: u32 = 60;
 /// An established name.
 const ESTABLISHED_IDLE: u32 = 600;
-/// The periods of the fast loop in which recent counts are halved once: a second.
+/// Periods of the fast loop between halvings of recent counts: a second.
 const HALVED_EVERY: usize = 10;
-/// The periods of the fast loop in which each name is looked at once: 10 s.
+/// Periods of the fast loop between two looks at a name: 10 s.
 const LOOKED_AT_EVERY: usize = 100;
 
-/// The counts of all keys.
 #[derive(Debug)]
 pub(crate) struct KeyCounts {
     keys: KeyTable<Account>,
     pub(crate) lines: Lines,
     quotas: Vec<Quota>,
-    /// Quotas of buckets that are gone.
     free_quotas: Vec<u32>,
     by_bucket: HashMap<Bucket, u32>,
-    /// Names find room up to here.
     keys_max: usize,
     admission: Admission,
-    /// The present second.
     second: u32,
 }
 
-/// The counts of one key.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     /// Requests, halved each second, as of `second`.
@@ -48,32 +43,27 @@ struct Account {
     second: u32,
     /// Index of the bucket's quota.
     quota: u32,
-    /// The line in which it is rolled up: that of a listed tenant is its own.
     line: KeyId,
     source: Source,
 }
 
-/// The source of the requests of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Source {
     /// No name, an invalid one, or one without room: the class `default` itself.
     #[default]
     Unnamed,
-    /// A tenant that the policy lists.
     Listed,
     /// A name that it does not list.
     Name,
 }
 
-/// The place for the counts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) place: Place,
-    /// The line of a key that the search added; `None` for one that was known.
+    /// The line of a key that the search added; `None` for a known key.
     pub(crate) new: Option<KeyId>,
 }
 
-/// The part of a report's entry that other tables need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) line: KeyId,
@@ -106,19 +96,19 @@ impl KeyCounts {
         }
     }
 
-    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The line in which a key is rolled up, and the source of its requests.
+    /// The line where a key is rolled up, and the source of its requests.
     #[inline]
     pub(crate) fn counted(&self, id: KeyId) -> Counted {
         let Account { line, source, .. } = *self.keys.value(id);
         Counted { line, source }
     }
 
-    /// Returns a key that has the place `id` with the names held here. Of a name that has no place of its own, the bucket.
+    /// Returns a key that has the place `id` with the names held here. For a name without its own
+    /// place, returns the bucket.
     pub(crate) fn interned(&self, id: KeyId, key: &Key) -> Key {
         let held = self.keys.key(id);
         if held == key {
@@ -128,12 +118,10 @@ impl KeyCounts {
         }
     }
 
-    /// The id of a key, if it has one.
     pub(crate) fn get(&self, key: &Key) -> Option<KeyId> {
         self.keys.get(key)
     }
 
-    /// The line of a bucket's class.
     pub(crate) fn class_of(&self, bucket: &Bucket) -> Option<KeyId> {
         let quota = self.quotas.get(*self.by_bucket.get(bucket)? as usize)?;
         Some(self.keys.value(quota.default).line)
@@ -178,7 +166,6 @@ impl KeyCounts {
         Some(Found { place, new: Some(line) })
     }
 
-    /// Adds a bucket that is not known yet, and returns the line of its class.
     pub(crate) fn declare(&mut self, bucket: &Bucket, outbox: &mut Outbox) -> Option<KeyId> {
         if self.by_bucket.contains_key(bucket) {
             return None;
@@ -196,8 +183,8 @@ impl KeyCounts {
         Some(line)
     }
 
-    /// Removes a bucket that has no traffic, once the controller has confirmed its counts. Returns true if it
-    /// is not, or no longer, known.
+    /// Removes a bucket that has no traffic, once the controller has confirmed its counts. Returns
+    /// true if the bucket is unknown now.
     pub(crate) fn retire(&mut self, bucket: &Bucket) -> bool {
         let Some(index) = self.by_bucket.get(bucket) else { return true };
         let Quota { default, keys, is_leaving, .. } = self.quotas[*index as usize];
@@ -211,7 +198,6 @@ impl KeyCounts {
         false
     }
 
-    /// Counts a class again that was to leave.
     fn take_back(&mut self, default: KeyId) {
         let Account { line, quota, .. } = *self.keys.value(default);
         let quota = quota_at(&mut self.quotas, quota);
@@ -221,7 +207,8 @@ impl KeyCounts {
         }
     }
 
-    /// Gives keys that are listed now lines of their own, and puts those that are not any more into the line of their class. Returns the lines that begin.
+    /// Gives keys that are listed now their own lines, and moves other keys into the line of their
+    /// class. Returns the lines that begin.
     pub(crate) fn relist(
         &mut self,
         listed: &[KeyId],
@@ -244,13 +231,11 @@ impl KeyCounts {
         begin.collect()
     }
 
-    /// Returns true if a place still belongs to the key that it was given out for.
     #[inline]
     pub(crate) fn is_current(&self, place: Place) -> bool {
         self.keys.is_current(place)
     }
 
-    /// Adds counts to a key.
     #[inline]
     pub(crate) fn add(&mut self, id: KeyId, counts: Counts) -> Counted {
         let second = self.second;
@@ -266,14 +251,14 @@ impl KeyCounts {
         counted
     }
 
-    /// Marks counts that were added to a key as late.
     pub(crate) fn add_late(&mut self, id: KeyId, counts: Counts) {
         self.lines.add_late(self.keys.value(id).line, counts);
     }
 
-    /// Advances to a period of the fast loop: looks at a part of the keys, each once in [`LOOKED_AT_EVERY`] periods, and
-    /// forgets idle ones, and the coldest names where frequent ones found no room. Ends lines of which the controller has
-    /// confirmed all counts, with their buckets. Returns the lines of listed tenants that are forgotten.
+    /// Advances to a period of the fast loop: looks at a part of the keys, each once in
+    /// [`LOOKED_AT_EVERY`] periods, and forgets idle ones, and the coldest names where frequent
+    /// ones found no room. Ends lines when the controller has confirmed all of their counts, with
+    /// their buckets. Returns the lines of listed tenants that are forgotten.
     pub(crate) fn on_tick(&mut self, now: MonoTime, tails: &mut Tails, outbox: &mut Outbox) -> Vec<KeyId> {
         self.second = u32::try_from(now.since(MonoTime::ZERO).as_secs()).unwrap_or(u32::MAX);
         self.admission.sketch.decay_part(HALVED_EVERY);

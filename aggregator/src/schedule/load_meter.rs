@@ -6,22 +6,18 @@ use tokio::time::{Duration, Instant};
 
 use crate::schedule::report_interval::Load;
 
-/// The span over which the load is averaged.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Measures the busy share of the runtime's threads and the delay of ticks.
 #[derive(Debug)]
 pub(crate) struct LoadMeter {
     runtime: RuntimeMetrics,
     began: Instant,
-    /// Total busy time of all threads at the start of this period.
     busy: Duration,
-    /// The longest delay of a tick in this period.
+    /// Maximum delay of a tick in this period.
     late: Duration,
 }
 
 impl LoadMeter {
-    /// Starts to measure the current runtime.
     pub(crate) fn start() -> Self {
         let runtime = Handle::current().metrics();
         Self { busy: busy(&runtime), runtime, began: Instant::now(), late: Duration::ZERO }
@@ -44,7 +40,6 @@ impl LoadMeter {
     }
 }
 
-/// Total busy time of all threads since they started.
 fn busy(runtime: &RuntimeMetrics) -> Duration {
     (0..runtime.num_workers()).map(|worker| runtime.worker_total_busy_duration(worker)).sum()
 }

@@ -16,20 +16,15 @@ use report_interval::{Load, ReportInterval};
 /// A report that covers at least this span counts as late: it shows how many requests there were, not their
 /// present rate.
 const LATE: Duration = Duration::from_millis(1_500);
-/// The threshold of late reports in report intervals. The longer of the two applies.
+/// The threshold of late reports in report intervals. The longer threshold applies.
 const LATE_INTERVALS: u32 = 3;
 
-/// The report interval of the zone's children and the push schedule that follows from it.
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    /// Period of the fast loop.
     fast_period: Duration,
-    /// Period of the controller.
     tick: Duration,
-    /// Interval at which children are asked to report.
     pub(crate) report_interval: Duration,
     chooser: ReportInterval,
-    /// The latest load of the process.
     pub(crate) load: Load,
     pub(crate) pushes: PushSchedule,
 }
@@ -46,24 +41,21 @@ impl Schedule {
         }
     }
 
-    /// Takes the latest load of the process and chooses the report interval by it.
     pub(crate) fn on_load(&mut self, load: Load) {
         self.load = load;
         self.report_interval = self.chooser.on_load(load);
     }
 
-    /// The span from which a report counts as late.
     pub(crate) fn late_from(&self) -> Duration {
         LATE.max(self.report_interval * LATE_INTERVALS)
     }
 
-    /// Returns true if directives are due on this tick of the fast loop.
     pub(crate) fn is_due_on_tick(&self, now: MonoTime) -> bool {
         self.pushes.is_due(now, self.report_interval, self.fast_period)
     }
 
-    /// Returns true if directives are due on this message of the parent. After a decision every message
-    /// passes at once.
+    /// Returns true if directives are due on this message of the parent. After a decision every
+    /// message passes immediately.
     pub(crate) fn is_due_on_message(&self, now: MonoTime) -> bool {
         self.pushes.is_due(now, self.report_interval, self.tick) || self.pushes.follows_decision(now)
     }

@@ -1,5 +1,5 @@
-//! The times at which directives are sent to children: at once after a decision, otherwise no more often than
-//! children report.
+//! When directives are sent to children: immediately after a decision, otherwise at most as often
+//! as children report.
 
 use std::time::Duration;
 
@@ -7,38 +7,32 @@ use plimsoll_core::directive::Epoch;
 use plimsoll_core::exchange::sessions::Head;
 use plimsoll_core::quantity::MonoTime;
 
-/// For this long after a decision every message of the parent passes at once. The controller needs a tick or
-/// two until its rates follow from the decision.
+/// For this long after a decision every message of the parent passes immediately. The controller
+/// needs a tick or two until its rates follow from the decision.
 const AFTER_DECISION: Duration = Duration::from_millis(1_100);
 /// New directives are computed for a greeting only if clients have grown by more than this factor since the
 /// last time.
 const CLIENTS_GROWTH: f64 = 1.02;
 
-/// The latest computed directives and the latest wake-up of the streams.
 #[derive(Debug, Default)]
 pub(crate) struct PushSchedule {
     directed: Option<MonoTime>,
-    /// Clients for which the latest directives were computed.
     clients: usize,
     decided: Option<MonoTime>,
     epoch: Option<Epoch>,
-    /// The state for which streams were last woken.
     announced: Option<(Head, u64)>,
 }
 
 impl PushSchedule {
-    /// Directives were computed for this many clients.
     pub(crate) fn on_direct(&mut self, now: MonoTime, clients: usize) {
         self.directed = Some(now);
         self.clients = clients;
     }
 
-    /// An operator or a rollout rule decided something upstream.
     pub(crate) fn on_decision(&mut self, now: MonoTime) {
         self.decided = Some(now);
     }
 
-    /// Returns true if the epoch differs from the one of the last call.
     pub(crate) fn is_new_epoch(&mut self, epoch: Option<Epoch>) -> bool {
         std::mem::replace(&mut self.epoch, epoch) != epoch
     }
@@ -51,12 +45,10 @@ impl PushSchedule {
         interval <= period || now.since(directed) + period / 2 >= interval
     }
 
-    /// Returns true if messages of the parent still follow from a recent decision.
     pub(crate) fn follows_decision(&self, now: MonoTime) -> bool {
         self.decided.is_some_and(|decided| now.since(decided) <= AFTER_DECISION)
     }
 
-    /// Returns true if `clients` are noticeably more than those for which directives were computed.
     pub(crate) fn is_outgrown_by(&self, clients: usize) -> bool {
         clients as f64 > self.clients as f64 * CLIENTS_GROWTH
     }

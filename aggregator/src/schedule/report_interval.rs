@@ -1,5 +1,5 @@
-//! The interval at which children report: longer while the aggregator is overloaded, shorter again once it is
-//! expected to cope.
+//! The report interval of children: longer while the aggregator is overloaded, shorter again once
+//! it is expected to cope.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ pub const INTERVALS: [Duration; 4] = [
 ];
 /// Busy share above which the aggregator is overloaded.
 const BUSY: f64 = 0.7;
-/// Busy share from which the degree of overload cannot be measured any more. The longest interval applies at
-/// once, and shorter ones are found from there.
+/// Minimum busy share of an overload too high to measure. The longest interval applies immediately,
+/// and shorter ones are found from there.
 const SATURATED: f64 = 0.93;
-/// Busy share from which ticks that are late by half the interval count as overload. Below it the machine is
-/// the cause.
+/// Minimum busy share for ticks that are late by half the interval to count as overload. Below it
+/// the machine is the cause.
 const BUSY_AND_LATE: f64 = 0.35;
 /// A shorter interval is chosen only if the expected busy share is at most this.
 const CALM: f64 = 0.45;
@@ -30,7 +30,7 @@ const SHORTER_AFTER: u32 = 5;
 pub struct Load {
     /// The share of their time that its threads were busy, 0 to 1.
     pub busy: f64,
-    /// The longest delay of a tick.
+    /// Maximum delay of a tick.
     pub late: Duration,
 }
 
@@ -40,19 +40,17 @@ pub struct Load {
 pub struct ReportInterval {
     /// Index into [`INTERVALS`].
     step: usize,
-    /// Consecutive overloaded measurements.
     overloaded: u32,
-    /// Consecutive calm measurements.
     calm: u32,
 }
 
 impl ReportInterval {
-    /// The interval in force.
+    /// The current interval.
     pub fn interval(&self) -> Duration {
         INTERVALS[self.step]
     }
 
-    /// Takes a measurement and returns the interval in force from now on.
+    /// Takes a measurement and returns the interval from now on.
     pub fn on_load(&mut self, load: Load) -> Duration {
         let interval = self.interval();
         let is_late = load.late * 2 >= interval && load.busy >= BUSY_AND_LATE;

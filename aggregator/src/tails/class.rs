@@ -9,10 +9,9 @@ use plimsoll_core::quantity::{DropRatio, MonoTime};
 
 use super::TRAFFIC_MIN;
 
-/// The distance in bins to which chance moves a name whose counts are few.
+/// The distance in bins that chance moves a name with few counts.
 const BINS_NEAR: usize = 3;
 
-/// The names of one class.
 #[derive(Debug)]
 pub(super) struct Class {
     pub(super) growth: Growth,
@@ -21,11 +20,9 @@ pub(super) struct Class {
     /// The traffic that clients decided by the ratio of established names, and by that of unknown names.
     as_established: Mix,
     as_unknown: Mix,
-    /// The ratio of the class in the latest directive.
     pub(super) ratio: DropRatio,
-    /// True if that directive cut names.
     pub(super) is_cut: bool,
-    /// The time in which the latest requests of both kinds arrived.
+    /// The span of the latest requests of both kinds.
     span: Duration,
 }
 
@@ -35,24 +32,22 @@ pub(super) struct Kind {
     recent: Recent,
     /// The traffic of uncounted names in the memory of names.
     remembered: f64,
-    /// The uncounted names.
     pub(super) names: u32,
 }
 
-/// The requests that clients decided by one ratio, in the fast memory, by the present standing of their names. A client
-/// hears of a standing only after it has reported a request of the name, and other clients may not know it yet.
+/// The requests that clients decided by one ratio, in the fast memory, by the present standing of
+/// their names. A client receives a standing only after it has reported a request of the name, and
+/// other clients may not know it yet.
 #[derive(Debug, Default)]
 struct Mix {
     established: Recent,
     new: Recent,
 }
 
-/// Recent requests of names.
 #[derive(Debug, Default)]
 struct Recent {
-    /// Those in the fast memories of names.
     traffic: Traffic,
-    /// Those of the latest period of the fast loop, and of the one before.
+    /// Traffic of the latest period of the fast loop, and of the one before.
     fresh: Traffic,
     latest: Traffic,
 }
@@ -60,13 +55,12 @@ struct Recent {
 /// Requests, or requests/s, of names.
 #[derive(Debug, Default)]
 struct Traffic {
-    /// Those of counted names by bin; empty without any.
+    /// Traffic of counted names by bin; empty without any.
     bins: Vec<f64>,
     uncounted: f64,
 }
 
 impl Class {
-    /// Makes a class that begins now.
     pub(super) fn new(now: MonoTime) -> Self {
         Self {
             growth: Growth::new(now),
@@ -80,7 +74,6 @@ impl Class {
         }
     }
 
-    /// Fades the traffic.
     pub(super) fn on_time(&mut self, elapsed: Duration) {
         let kept = |memory: Duration| (-elapsed.as_secs_f64() / memory.as_secs_f64()).exp();
         let (kept, remembered) = (kept(parameters::NAME_MEMORY_FAST), kept(parameters::NAME_MEMORY));
@@ -96,7 +89,6 @@ impl Class {
         }
     }
 
-    /// The demand.
     pub(super) fn tail(&self, now: MonoTime, is_surging: bool, report_interval: Duration) -> Tail {
         // The memory is as long as the class is old.
         let memory = parameters::NAME_MEMORY.as_secs_f64();
@@ -118,8 +110,8 @@ impl Class {
         }
     }
 
-    /// Returns true if the requests of the latest period exceed those of the last second by more than chance: they alone
-    /// tell then which names the surge is of.
+    /// Returns true if the requests of the latest period exceed those of the last second by more
+    /// than chance: then only they show which names surge.
     pub(super) fn is_surging(&self) -> bool {
         let both = |of: fn(&Kind) -> &Traffic| of(&self.established).total() + of(&self.new).total();
         let latest = both(|kind| kind.recent.of(true));
@@ -132,7 +124,6 @@ impl Class {
         if established { &mut self.established } else { &mut self.new }
     }
 
-    /// Adds requests of a name, which a client decided by the standing that it `held`.
     #[inline]
     pub(super) fn add(&mut self, standing: Standing, requests: f64, held: Option<Standing>) {
         // This client decides by the new standing from now on, but the next request may be another client's.
@@ -146,7 +137,6 @@ impl Class {
         self.mix(held).into_iter().for_each(|mix| mix.add(standing, repeated));
     }
 
-    /// Adds requests without a name.
     pub(super) fn add_unnamed(&mut self, requests: f64, held: Option<Standing>) {
         self.new.recent.add(None, requests);
         self.new.remember(requests);
@@ -158,14 +148,14 @@ impl Class {
     pub(super) fn parts(&self, now: MonoTime, tail: &Tail, cut: Cut, is_surging: bool) -> (f64, f64) {
         let of_established = tail.established.uncounted_part(cut.level);
         let of_new = tail.new.uncounted_part(cut.new_level);
-        // In a young class a name of which a client knows nothing is an established one.
+        // In a young class a name unknown to a client is an established one.
         let of_unknown = if self.growth.is_young(now) { of_established } else { of_new };
         let part = |mix: &Mix, otherwise| mix.part(tail, cut, is_surging).unwrap_or(otherwise);
         (part(&self.as_established, of_established), part(&self.as_unknown, of_unknown))
     }
 
-    /// The requests that are decided like those of a name whose standing a client holds; `None` if it has a ratio of its
-    /// own.
+    /// The requests that are decided like those of a name with a standing that a client holds;
+    /// `None` if it has its own ratio.
     fn mix(&mut self, held: Option<Standing>) -> Option<&mut Mix> {
         match held.unwrap_or_default() {
             Standing { bin: Some(_), .. } => None,
@@ -195,18 +185,16 @@ impl Class {
 }
 
 impl Kind {
-    /// Adds requests of an uncounted name to the memory of names.
     fn remember(&mut self, requests: f64) {
         self.remembered += requests / parameters::NAME_MEMORY.as_secs_f64();
     }
 
-    /// Puts a name under a bin with requests of it.
     fn put(&mut self, bin: Option<Bin>, requests: f64) {
         *self.recent.traffic.of(bin) += requests;
         self.names += u32::from(bin.is_none());
     }
 
-    /// Removes a name from a bin, and returns those of its requests that are there.
+    /// Removes a name from a bin, and returns its requests there.
     pub(super) fn remove(&mut self, bin: Option<Bin>, requests: f64) -> f64 {
         self.names = self.names.saturating_sub(u32::from(bin.is_none()));
         let held = self.recent.traffic.of(bin);
@@ -222,7 +210,6 @@ impl Mix {
         recent.add(bin, requests);
     }
 
-    /// The part that passes at a cut; `None` without traffic.
     fn part(&self, tail: &Tail, cut: Cut, is_surging: bool) -> Option<f64> {
         let demand = |recent: &Recent, mean| recent.of(is_surging).demand(mean, 1.0);
         let established = demand(&self.established, tail.established.mean);
@@ -239,14 +226,13 @@ impl Recent {
         *self.fresh.of(bin) += requests;
     }
 
-    /// Ends a period of the fast loop.
     fn fade(&mut self, kept: f64) {
         self.traffic.scale(kept);
         std::mem::swap(&mut self.latest, &mut self.fresh);
         self.fresh.scale(0.0);
     }
 
-    /// The requests from which a demand follows: in a surge those of the latest period alone.
+    /// The requests that a demand follows from: in a surge only the latest period.
     const fn of(&self, is_surging: bool) -> &Traffic {
         if is_surging { &self.latest } else { &self.traffic }
     }
@@ -271,7 +257,6 @@ impl Traffic {
         self.bins.iter().sum::<f64>() + self.uncounted
     }
 
-    /// The demand of requests that arrived in a time, of names with a mean rate.
     fn demand(&self, mean: f64, seconds: f64) -> Demand {
         let bins = self.bins.iter().map(|traffic| traffic / seconds).collect();
         Demand { bins, uncounted: self.uncounted / seconds, mean }

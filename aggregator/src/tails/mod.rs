@@ -15,7 +15,8 @@ use class::Class;
 /// Requests/s below which a class has no traffic: a smoothed rate never quite reaches zero.
 const TRAFFIC_MIN: f64 = 1e-6;
 
-/// All names and classes. Names are numbered like keys, and classes like the lines in which they are rolled up.
+/// All names and classes. Names are numbered like keys, and classes like the lines that they are
+/// rolled up in.
 #[derive(Debug)]
 pub(crate) struct Tails {
     report_interval: Duration,
@@ -30,7 +31,8 @@ impl Tails {
         Self { report_interval, names: Vec::new(), classes: Vec::new() }
     }
 
-    /// Adds a name that is seen for the first time, or one that `is_known` and needs no room to be established.
+    /// Adds a name that is seen for the first time, or a name that `is_known` and needs no room to
+    /// be established.
     pub(crate) fn open(&mut self, now: MonoTime, class: KeyId, id: KeyId, is_known: bool) {
         let class = class_at(&mut self.classes, now, class);
         let is_established = is_known || class.growth.is_young(now);
@@ -44,7 +46,6 @@ impl Tails {
         self.names[id.index()] = NameMemory::new(now, is_established);
     }
 
-    /// Removes a name, whose id will be reused.
     pub(crate) fn close(&mut self, class: KeyId, id: KeyId) {
         let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
         let Standing { established, bin } = name.standing();
@@ -59,7 +60,6 @@ impl Tails {
         class_at(&mut self.classes, now, class).growth.takes_claims(now)
     }
 
-    /// Establishes a name that a client held as established.
     pub(crate) fn claim(&mut self, class: KeyId, id: KeyId) {
         let Some((class, name)) = known(&mut self.classes, &mut self.names, class, id) else { return };
         class.growth.on_claim();
@@ -69,7 +69,6 @@ impl Tails {
         }
     }
 
-    /// Adds requests of a name, which a client decided by the standing that it `held`.
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -87,7 +86,6 @@ impl Tails {
         class.add(standing, requests, held);
     }
 
-    /// Adds requests without a name.
     pub(crate) fn add_unnamed(&mut self, now: MonoTime, class: KeyId, requests: f64, held: Option<Standing>) {
         class_at(&mut self.classes, now, class).add_unnamed(requests, held);
     }
@@ -105,7 +103,6 @@ impl Tails {
         name.standing().established
     }
 
-    /// The standing of a name.
     #[inline]
     pub(crate) fn standing(&self, id: KeyId) -> Standing {
         self.names.get(id.index()).map(NameMemory::standing).unwrap_or_default()
@@ -115,7 +112,6 @@ impl Tails {
 // === Classes ===
 
 impl Tails {
-    /// Removes the class of a line that ended.
     pub(crate) fn end(&mut self, line: KeyId) {
         if let Some(class) = self.classes.get_mut(line.index()) {
             *class = None;
@@ -138,24 +134,20 @@ impl Tails {
         Some(self.class(class)?.ratio)
     }
 
-    /// Returns true while clients need to know the bins of the class's names.
     pub(crate) fn is_cut(&self, class: KeyId) -> bool {
         self.class(class).is_some_and(|class| class.is_cut)
     }
 
-    /// The demand of a class; `None` before its first request.
     pub(crate) fn tail(&self, now: MonoTime, class: KeyId) -> Option<Tail> {
         let class = self.class(class)?;
         Some(class.tail(now, class.is_surging(), self.report_interval))
     }
 
-    /// The demands of the classes that cut names, by line.
     pub(crate) fn cut_classes(&self, now: MonoTime) -> impl Iterator<Item = (KeyId, Tail)> {
         let cut = (0..self.classes.len() as u32).map(KeyId).filter(|line| self.is_cut(*line));
         cut.filter_map(move |line| Some((line, self.tail(now, line)?)))
     }
 
-    /// The part of a class's traffic that no tenant limit refuses.
     pub(crate) fn within(&self, now: MonoTime, class: KeyId, tenant_limit: f64) -> f64 {
         let tail = if tenant_limit.is_finite() { self.tail(now, class) } else { None };
         let part = tail.map_or(1.0, |tail| tail.within(tenant_limit) / tail.offered());
@@ -168,8 +160,8 @@ impl Tails {
         tail.map_or(0.0, |tail| tail.established.passes(floor))
     }
 
-    /// The cut at which a class passes all but `ratio` of its demand, and the ratio of names that a client knows nothing
-    /// of.
+    /// The cut that passes all but `ratio` of a class's demand, and the ratio of names that a
+    /// client knows nothing of.
     pub(crate) fn cut(
         &mut self,
         now: MonoTime,
@@ -210,7 +202,6 @@ fn class_at(classes: &mut Vec<Option<Box<Class>>>, now: MonoTime, line: KeyId) -
     classes[line.index()].get_or_insert_with(|| Box::new(Class::new(now)))
 }
 
-/// A name and its class, both of which are known.
 fn known<'a>(
     classes: &'a mut [Option<Box<Class>>],
     names: &'a mut [NameMemory],

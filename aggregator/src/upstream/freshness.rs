@@ -9,17 +9,15 @@ use plimsoll_core::directive::Directives;
 use plimsoll_core::law::parameters;
 use plimsoll_core::quantity::MonoTime;
 
-/// Unconfirmed reports whose times are remembered one by one. At ten a second, as below another aggregator,
-/// this covers 6 s.
+/// Maximum number of unconfirmed reports with a remembered time. At ten a second, as below another
+/// aggregator, this covers 6 s.
 const SENT_MAX: usize = 64;
 
-/// The times of reports and of their confirmations, and what the parent sends about the path to the
-/// controller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Freshness {
     /// Unconfirmed reports of the present stream, and when they were sent.
     sent: VecDeque<(u64, MonoTime)>,
-    /// The time at which the latest confirmed report was sent, and the arrival of its confirmation.
+    /// The time when the latest confirmed report was sent, and the arrival of its confirmation.
     confirmed: Option<(MonoTime, MonoTime)>,
     /// The latest message with the age of the parent's own directives, and that age.
     parent_age: Option<(MonoTime, Duration)>,
@@ -40,7 +38,6 @@ impl Freshness {
         }
     }
 
-    /// A report was sent.
     pub(crate) fn on_report(&mut self, now: MonoTime, seq: u64) {
         if self.sent.len() >= SENT_MAX {
             self.sent.pop_back();
@@ -48,8 +45,8 @@ impl Freshness {
         self.sent.push_back((seq, now));
     }
 
-    /// A message of the parent was applied. Returns the time at which the latest report was sent that it
-    /// confirms anew.
+    /// A message of the parent was applied. Returns the time when the latest report was sent that
+    /// it confirms anew.
     pub(crate) fn on_message(&mut self, now: MonoTime, message: &Directives) -> Option<MonoTime> {
         let mut confirmed = None;
         let echo = message.echo;

@@ -8,22 +8,19 @@ use plimsoll_core::exchange::other_controllers::OtherControllers;
 use plimsoll_core::quantity::MonoTime;
 use plimsoll_core::report::{Identity, Report, Role};
 
-/// The time for which a claim is passed upwards after the last report with it.
+/// Time that a claim is passed upwards after the last report with it.
 const CLAIM_KEPT: Duration = Duration::from_secs(10);
 /// After the first directives, clients return for this long. A controller that lost its state may have answered
 /// before the first of them.
 const RETURNING: Duration = Duration::from_secs(30);
 
-/// The controllers that are known of besides the one whose directives are in force.
+/// Known controllers other than the current one.
 #[derive(Debug, Default)]
 pub(crate) struct Leaders {
-    /// The time of the first directives.
     led_since: Option<MonoTime>,
-    /// The controller in force with the time of the latest report that it confirmed.
+    /// The current controller with the time of the latest report that it confirmed.
     confirmed: Option<(Leader, MonoTime)>,
-    /// The latest controller that children know of, if it counts.
     claimed: Option<Claim>,
-    /// Controllers that peers name, and that have no effect here.
     pub(crate) others: OtherControllers,
 }
 
@@ -36,11 +33,11 @@ struct Claim {
 }
 
 impl Leaders {
-    /// Takes the controller that a child names in its report, while `held` is in force.
+    /// Takes the controller that a child names in its report, while `held` is active.
     ///
-    /// An aggregator's claim counts: its directives came from a controller. A client's counts only if this
-    /// process has lost that state: nothing has arrived from above since its start, except while clients return.
-    /// A claim far above the epoch in force never counts.
+    /// An aggregator's claim counts: its directives came from a controller. A client's counts only
+    /// if this process has lost that state: no directive has arrived from above since its start,
+    /// except while clients return. A claim far above the current epoch never counts.
     pub(crate) fn on_report(
         &mut self,
         now: MonoTime,
@@ -70,7 +67,6 @@ impl Leaders {
         }
     }
 
-    /// Takes the controller of the parent's directives, while `held` is in force.
     pub(crate) fn on_directives(&mut self, now: MonoTime, held: Option<Leader>, got: Option<Leader>) {
         if got.is_some() {
             self.led_since.get_or_insert(now);
@@ -80,12 +76,10 @@ impl Leaders {
         }
     }
 
-    /// Records that the controller in force has confirmed a report sent at `sent`.
     pub(crate) const fn on_confirmed(&mut self, held: Leader, sent: MonoTime) {
         self.confirmed = Some((held, sent));
     }
 
-    /// Fills the fields of a report that name controllers.
     pub(crate) fn fill(&self, now: MonoTime, held: Option<Leader>, report: &mut Report) {
         let confirmed = self.confirmed.filter(|(leader, _)| Some(*leader) == held);
         let mut age = confirmed.map(|(_, sent)| now.since(sent));
@@ -140,7 +134,7 @@ mod tests {
         }
     }
 
-    /// The claim that is passed upwards, and the one that is only shown.
+    /// The claim that is passed upwards, and the claim that is only shown.
     fn passed(
         leaders: &Leaders,
         s: u64,

@@ -18,13 +18,10 @@ use reported_modes::ReportedModes;
 use rollups::Rollups;
 use subscriptions::Subscriptions;
 
-/// The parent of one aggregator: a controller, or an aggregator on the path to it.
 #[derive(Debug, Default)]
 pub(crate) struct Upstream {
     has_greeted: bool,
-    /// Controller and sequence number of the latest directives.
     sequence: Sequence,
-    /// The hash of the policy in force.
     pub(crate) policy_hash: Option<u64>,
     pub(crate) leaders: Leaders,
     pub(crate) freshness: Freshness,
@@ -32,7 +29,6 @@ pub(crate) struct Upstream {
     pub(crate) reported_modes: ReportedModes,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) outbox: Outbox,
-    /// Evidence for rollout gates since the latest roll-up.
     pub(crate) evidence: Weighing<InstanceId>,
 }
 
@@ -52,7 +48,6 @@ impl Upstream {
         self.evidence.discard();
     }
 
-    /// Returns true for the first report of a stream, which is the greeting.
     pub(crate) fn begin_report(&mut self) -> bool {
         !std::mem::replace(&mut self.has_greeted, true)
     }
@@ -95,12 +90,10 @@ impl Upstream {
         }
     }
 
-    /// The epoch of the latest directives.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         self.sequence.epoch()
     }
 
-    /// The controller of the latest directives.
     pub(crate) const fn leader(&self) -> Option<Leader> {
         self.sequence.leader()
     }

@@ -1,5 +1,5 @@
-//! The modes of buckets in the reports to the parent: those that a controller sent, which it may have lost, and
-//! the clients that carry out less.
+//! The modes of buckets in the reports to the parent: modes that a controller sent and may have
+//! lost, and clients that carry out less.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ pub(crate) struct ReportedModes {
 }
 
 impl ReportedModes {
-    /// Returns the modes for the next report: in a greeting all, else those whose number of clients changed.
+    /// Returns the modes for the next report: in a greeting all, else modes with a changed number
+    /// of clients.
     pub(crate) fn take<'a>(
         &mut self,
         is_greeting: bool,
@@ -32,7 +33,7 @@ impl ReportedModes {
                 changed.insert(bucket.clone(), ReportedMode { directed, unapplied });
             }
         }
-        // A bucket that is gone.
+        // A removed bucket.
         changed.extend(before.into_keys().map(|bucket| (bucket, ReportedMode::default())));
         changed
     }

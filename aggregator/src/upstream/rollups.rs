@@ -12,7 +12,6 @@ use plimsoll_core::report::InstanceId;
 /// aggregator, 3 s.
 const ROLLUPS_MAX: usize = 32;
 
-/// The roll-ups of the present stream that the controller has not confirmed yet.
 #[derive(Debug, Default)]
 pub(crate) struct Rollups {
     pending: VecDeque<Rollup>,
@@ -21,17 +20,15 @@ pub(crate) struct Rollups {
 #[derive(Debug)]
 struct Rollup {
     seq: u64,
-    /// The latest report of each child in it.
     contained: Vec<(InstanceId, StreamId, u64)>,
 }
 
 impl Rollups {
-    /// A new stream to the parent begins. Roll-ups of the last one can no longer be confirmed.
+    /// A new stream to the parent begins. Roll-ups of the last one cannot be confirmed anymore.
     pub(crate) fn open(&mut self) {
         self.pending.clear();
     }
 
-    /// Roll-up `seq`, which contains every report merged so far, was sent.
     pub(crate) fn sent(&mut self, seq: u64, sessions: &Sessions) {
         if self.pending.len() >= ROLLUPS_MAX {
             self.pending.pop_back();
@@ -42,7 +39,6 @@ impl Rollups {
         self.pending.push_back(Rollup { seq, contained: contained.collect() });
     }
 
-    /// The controller has confirmed every roll-up up to `confirmed`.
     pub(crate) fn on_confirmed(&mut self, confirmed: u64, sessions: &mut Sessions) {
         while self.pending.front().is_some_and(|rollup| rollup.seq <= confirmed) {
             let Some(rollup) = self.pending.pop_front() else { return };

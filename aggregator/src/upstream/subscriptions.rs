@@ -1,5 +1,5 @@
-//! The buckets that children ask for: which are held, until when, and what of them the parent has yet to be
-//! asked for.
+//! The buckets that children ask for: which are held, until when, and which of them the child has
+//! yet to ask the parent for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,13 +12,10 @@ use plimsoll_core::quantity::MonoTime;
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     max: usize,
-    /// The time at which a child was last subscribed to each, or at which it was held for another reason.
+    /// The time when a child was last subscribed to each, or when it was held for another reason.
     held: BTreeMap<Bucket, MonoTime>,
-    /// Buckets that the policy named on an earlier stream, while no controller has spoken on the present one.
     unconfirmed: BTreeSet<Bucket>,
-    /// Buckets that no report of the present stream has asked the parent for yet.
     pending: Vec<Bucket>,
-    /// Buckets that were dropped since the last report.
     dropped: Vec<Bucket>,
 }
 
@@ -28,8 +25,9 @@ impl Subscriptions {
         Self { max, held, unconfirmed, pending: Vec::new(), dropped: Vec::new() }
     }
 
-    /// A new stream to the parent begins: its first report asks for everything that is held, the buckets that
-    /// the policy `named` as well. They stay until a controller tells which of them it still names.
+    /// A new stream to the parent begins: its first report asks for everything that is held, the
+    /// buckets that the policy `named` as well. They stay until a controller shows which of them it
+    /// still names.
     pub(crate) fn open<'a>(&mut self, named: impl Iterator<Item = &'a Bucket>) {
         self.unconfirmed = named.cloned().collect();
         self.dropped.clear();
@@ -42,19 +40,18 @@ impl Subscriptions {
         self.pending.sort_unstable();
     }
 
-    /// A controller speaks on the present stream: a bucket that it does not name is held like any other.
+    /// A controller answers on the present stream: a bucket that it does not name is held like any
+    /// other.
     pub(crate) fn on_epoch(&mut self, now: MonoTime) {
         for bucket in std::mem::take(&mut self.unconfirmed) {
             self.keep(now, &bucket);
         }
     }
 
-    /// Returns true if the bucket is held because children ask for it, or the policy named it.
     pub(crate) fn contains(&self, bucket: &Bucket) -> bool {
         self.held.contains_key(bucket) || self.unconfirmed.contains(bucket)
     }
 
-    /// The buckets that are held because children ask for them, or the policy named them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Bucket> {
         self.held.keys().chain(&self.unconfirmed)
     }
@@ -86,7 +83,6 @@ impl Subscriptions {
         self.held.entry(bucket.clone()).or_insert(now);
     }
 
-    /// A child is subscribed to the bucket.
     pub(crate) fn on_use(&mut self, now: MonoTime, bucket: &Bucket) {
         if let Some(at) = self.held.get_mut(bucket) {
             *at = now;
@@ -99,12 +95,10 @@ impl Subscriptions {
         self.unconfirmed.remove(bucket);
     }
 
-    /// Returns true if there is no room for another bucket.
     pub(crate) fn is_full(&self) -> bool {
         self.held.len() >= self.max
     }
 
-    /// The buckets that no child has been subscribed to for a time.
     pub(crate) fn unused(&self, now: MonoTime, time: Duration) -> impl Iterator<Item = &Bucket> {
         self.held
             .iter()
@@ -112,7 +106,6 @@ impl Subscriptions {
             .map(|(bucket, _)| bucket)
     }
 
-    /// Drops buckets. The next report says so.
     pub(crate) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
         self.held.retain(|bucket, _| !gone.contains(bucket));
         self.pending.retain(|bucket| !gone.contains(bucket));
@@ -121,7 +114,7 @@ impl Subscriptions {
         self.dropped.extend(gone.iter().take(room).cloned());
     }
 
-    /// Takes the buckets that the next report asks for, and those that it gives up.
+    /// Takes the buckets that the next report asks for, and the buckets that it gives up.
     pub(crate) fn take(&mut self) -> (Vec<Bucket>, Vec<Bucket>) {
         (std::mem::take(&mut self.pending), std::mem::take(&mut self.dropped))
     }

@@ -1,4 +1,4 @@
-//! Whether the zone admits what it may of each bucket, from the counts of its children.
+//! Check that the zone admits as much of each bucket as it may, from the counts of its children.
 
 use std::time::Duration;
 
@@ -11,19 +11,15 @@ use plimsoll_core::stats::{AdmissionCheck, AdmissionFigures};
 use super::Zone;
 use crate::key_counts::KeyCounts;
 
-/// The interval of the checks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The checks of all buckets.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
-    /// By [`KeyCounts::bucket_place`].
     checks: Vec<AdmissionCheck>,
     checked: MonoTime,
 }
 
 impl Admissions {
-    /// Adds the entries of a report that are not late.
     pub(super) fn add(&mut self, keys: &KeyCounts, entries: impl Iterator<Item = (KeyId, Counts)>) {
         for (id, counts) in entries {
             let bucket = keys.bucket_of(id);
@@ -36,7 +32,6 @@ impl Admissions {
 }
 
 impl Zone {
-    /// Judges the last seconds of every bucket, once a second.
     pub(super) fn check_admissions(&mut self, now: MonoTime) {
         if now.since(self.admissions.checked) < EVERY {
             return;
@@ -51,10 +46,9 @@ impl Zone {
         }
     }
 
-    /// Returns the mean ratio that clients are sent, by their traffic.
     pub(crate) fn law_ratio(&self, bucket: &Bucket) -> Option<f64> {
         let posted = self.downstream.client_board.get(bucket)?;
-        // Names of a class have ratios of their own, which together are that of the class.
+        // Names of a class have their own ratios, which together are that of the class.
         let of_class = self.keys.class_of(bucket).and_then(|class| self.fast_loop.tails.ratio(class));
         let keys = posted.keys().filter_map(|(tenant, values)| {
             let of_names = of_class.filter(|_| tenant.is_default_class());
@@ -74,9 +68,9 @@ impl Zone {
     }
 }
 
-/// The zone's part of the limit, which the controller sends with its rates. The sum of the rates is more: keys without
-/// traffic have rates, too. `None` without a part, and for a bucket with a tenant limit, whose refusals are not told apart
-/// in counts.
+/// The zone's part of the limit, which the controller sends with its rates. The sum of the rates is
+/// more: keys without traffic have rates, too. `None` without a part, and for a bucket with a
+/// tenant limit: counts do not distinguish its refusals.
 fn may_pass(posted: &Posted) -> Option<f64> {
     let terms = posted.terms();
     terms.limit.per_second().filter(|limit| *limit > Rate::ZERO)?;

@@ -3,7 +3,7 @@
 /// The sizes that a zone does not exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Children, including those that are away but remembered.
+    /// Children, including disconnected children that are remembered.
     pub children_max: usize,
     /// Keys that one client may define.
     pub keys_per_child_max: usize,
@@ -13,8 +13,8 @@ pub struct Bounds {
     pub tenants_per_bucket_max: usize,
     /// Requests/s that a client is believed to decide. What it reports above that is cut.
     pub decisions_per_s_max: u64,
-    /// Buckets that children may ask for, beside those that the policy names. A child aggregator may ask for
-    /// half as many.
+    /// Buckets that children may ask for, in addition to the buckets of the policy. A child
+    /// aggregator may ask for half as many.
     pub buckets_max: usize,
     /// Buckets that one client may ask for, as many as one can hold.
     pub buckets_per_client_max: usize,
@@ -45,6 +45,6 @@ pub struct Counters {
     pub cut: u64,
     /// Keys and buckets that were rejected for lack of room.
     pub rejected: u64,
-    /// Messages of the parent that were older than the directives in force.
+    /// Messages of the parent that were older than the current directives.
     pub stale: u64,
 }

@@ -16,7 +16,7 @@ use super::Zone;
 impl Child for Zone {
     fn on_open(&mut self, _: MonoTime) {
         self.upstream.open();
-        // What the policy named before it may name no more, but only a controller can tell.
+        // The policy may have dropped some of its buckets, but only a controller knows.
         let named = self.board.iter().filter(|(_, posted)| posted.terms().named);
         self.upstream.subscriptions.open(named.map(|(bucket, _)| bucket));
         self.kills.on_open();
@@ -104,21 +104,20 @@ impl Child for Zone {
     }
 
     fn report_interval(&self) -> Duration {
-        // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator asks for
-        // more reports, as it does of its clients: two reports in one of its own roll-ups and none in the
-        // next would look like traffic that stops and starts.
+        // A controller leaves the interval to the zone, which rolls up once a tick. An aggregator
+        // asks for more reports, as it does of its clients: two reports in one of its roll-ups and
+        // none in the next would look like traffic that stops and starts.
         self.upstream.freshness.interval.unwrap_or(self.parameters.tick)
     }
 }
 
 impl Zone {
-    /// The demand of the classes in which names are cut.
+    /// The demand of the classes that cut names.
     fn tails(&self, now: MonoTime) -> BTreeMap<Bucket, Tail> {
         let cut = self.fast_loop.tails.cut_classes(now);
         cut.map(|(line, tail)| (self.keys.lines.keys()[line.index()].bucket.clone(), tail)).collect()
     }
 
-    /// The modes to report. A kill that the controller's decision did not know holds for all clients below.
     fn reported_modes(&mut self, is_greeting: bool) -> BTreeMap<Bucket, ReportedMode> {
         let (below, clients) = (self.downstream.sessions.unapplied(), self.downstream.clients_below());
         let is_led = self.upstream.epoch().is_some();

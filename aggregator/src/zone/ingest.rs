@@ -20,15 +20,12 @@ use crate::key_counts::{Counted, KeyCounts, Source};
 #[derive(Debug, Default)]
 pub(super) struct EntryBuffer {
     entries: Vec<BufferedEntry>,
-    /// The late parts, by position of the entry.
     late: Vec<(usize, Counts)>,
 }
 
-/// One entry of a report.
 #[derive(Clone, Copy, Debug)]
 struct BufferedEntry {
     id: KeyId,
-    /// The child's own id.
     of_child: KeyId,
     counted: Counted,
     counts: Counts,
@@ -42,25 +39,20 @@ struct Ingest<'a> {
     fast_loop: &'a mut FastLoop,
     admissions: &'a mut Admissions,
     board: &'a Board,
-    /// The bucket of the latest key that was searched for, and its directives: keys of one bucket often follow
-    /// each other.
     latest: Option<(Bucket, Option<&'a Posted>)>,
     outbox: &'a mut Outbox,
-    /// The span from which a report shows nothing about the present rate.
+    /// Minimum span of a report that shows nothing about the present rate.
     late_from: Duration,
     is_all_late: bool,
-    /// The traffic of the child aggregator that sent the report; `None` if a client sent it.
     child_traffic: Option<&'a mut Traffic>,
-    /// What the client that sent the report was told of its names; `None` if an aggregator sent it.
+    /// The standings that the sender of the report holds; `None` if an aggregator sent it.
     standings: Option<&'a mut SentStandings>,
     /// The time that the report covers, if it shows something about the present rate.
     span: Option<Duration>,
-    /// True for the last part of the report.
     is_last: bool,
 }
 
 impl Zone {
-    /// Enters the counts and the evidence of a report that was checked, or of one part of it.
     pub(super) fn enter(
         &mut self,
         now: MonoTime,
@@ -104,7 +96,7 @@ impl Zone {
                 // Without directives there is no rollout to judge.
                 && mode.is_some_and(|mode| self.modes.accepts(now, bucket, mode, cohort.mode));
             if counts {
-                // A client is one instance, whatever it says.
+                // A client is one instance, regardless of its report.
                 let instances = if is_aggregator { outcomes.instances } else { 1 };
                 self.upstream.evidence.add(instance, instances, cohort, outcomes);
             } else {
@@ -141,7 +133,8 @@ impl Ingest<'_> {
         Some(found.place)
     }
 
-    /// Moves the buffered entries into the tables. Returns the number of requests that came late.
+    /// Moves the buffered entries into the tables. Returns the number of requests that arrived
+    /// late.
     fn finish(self) -> u64 {
         let EntryBuffer { entries, late } = self.buffer;
         for entry in &mut *entries {
@@ -159,8 +152,9 @@ impl Ingest<'_> {
         self.admissions.add(self.keys, entries.iter().map(|entry| (entry.id, entry.counts)));
         match self.child_traffic {
             Some(traffic) => {
-                // The windows of the fast loop do not include this traffic: each child has a fast loop of its own, and a
-                // few large reports would make the ratios of all others jump between tenths of seconds.
+                // The windows of the fast loop do not include this traffic: each child has its own
+                // fast loop, and a few large reports would make the ratios of all others jump
+                // between tenths of seconds.
                 for entry in entries.iter().filter(|entry| entry.counts.offered > 0) {
                     traffic.add(entry.counted.line.index(), entry.counts.offered as f64);
                 }
@@ -182,7 +176,7 @@ impl Ingest<'_> {
                 let standing = match counted.source {
                     Source::Listed => continue,
                     Source::Name => tails.standing(*id),
-                    // A name that was forgotten here counts as one of which nothing is known.
+                    // A name that was forgotten here counts as unknown.
                     Source::Unnamed => Standing::default(),
                 };
                 standings.note(*of_child, standing, tails.is_cut(counted.line));

@@ -10,14 +10,15 @@ use super::Zone;
 use crate::downstream::Downstream;
 
 impl Zone {
-    /// Enters an operator's kill order, or its end. The generation moves to the next odd or even number,
-    /// which is sent to all children at once and to the parent with the next report. From then on the buckets
-    /// are in shadow, until the controller has confirmed the order and their entries are raised again. An
-    /// order to kill is kept even if the generation is unchanged; its end changes nothing while an aggregator
-    /// below orders the same. The generation also moves past every claim of a child. Returns true if the generation changed.
+    /// Enters an operator's kill order, or its end. The generation moves to the next odd or even
+    /// number, which is sent to all children immediately and to the parent with the next report.
+    /// From then on the buckets are in shadow, until the controller has confirmed the order and
+    /// their entries are raised again. An order to kill is kept even if the generation is
+    /// unchanged; its end changes nothing while an aggregator below orders the same. The generation
+    /// also moves past every claim of a child. Returns true if the generation changed.
     ///
     /// # Errors
-    /// If there is no room for another bucket that is killed alone.
+    /// If there is no room for another bucket with its own kill.
     pub fn order_kill(
         &mut self,
         now: MonoTime,
@@ -63,7 +64,8 @@ impl Zone {
         self.kills.on_drill(now, drill, Some(&self.identity.zone), due_children(&self.downstream))
     }
 
-    /// Sends new directives to the children at once, since modes decided without the new generation are void.
+    /// Sends new directives to the children immediately, since modes decided without the new
+    /// generation are void.
     pub(super) fn on_kill_change(&mut self, now: MonoTime) {
         self.schedule.pushes.on_decision(now);
         self.direct(now, true);

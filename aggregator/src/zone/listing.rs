@@ -1,5 +1,5 @@
-//! The listing of tenants: a listed tenant has a line of its own in roll-ups, and all other names are in the line of their
-//! class.
+//! The listing of tenants: a listed tenant has its own line in roll-ups, and all other names are in
+//! the line of their class.
 
 use plimsoll_core::directive::BucketDirective;
 use plimsoll_core::names::{Key, KeyId};
@@ -10,7 +10,6 @@ use super::Zone;
 use crate::key_counts::Source;
 
 impl Zone {
-    /// Follows the tenants that a directive lists, before the fast loop takes it.
     pub(super) fn relist(&mut self, now: MonoTime, directive: &BucketDirective) {
         let bucket = &directive.bucket;
         let Some((posted, class)) = self.board.get(bucket).zip(self.keys.class_of(bucket)) else { return };

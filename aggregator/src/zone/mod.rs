@@ -43,7 +43,6 @@ use room::Room;
 pub struct Zone {
     pub(crate) identity: Identity,
     parameters: Parameters,
-    /// The directives in force, as the parent sent them.
     pub(crate) board: Board,
     pub(crate) keys: KeyCounts,
     /// Empty except while a report is merged.
@@ -57,7 +56,6 @@ pub struct Zone {
     pub(crate) counters: Counters,
     admissions: Admissions,
     pub(crate) kills: KillRelay,
-    /// The modes whose evidence counts.
     modes: Modes,
 }
 
@@ -133,7 +131,6 @@ impl Zone {
         }
     }
 
-    /// Computes the directives for child aggregators.
     fn direct_aggregators(&mut self, context: Context) {
         if self.downstream.aggregators.by_instance.is_empty() {
             return;
@@ -168,7 +165,7 @@ impl Zone {
         self.upstream.freshness.is_led(now)
     }
 
-    /// The parts of limits that this zone holds, from whichever controller.
+    /// The parts of limits that this zone holds, from any controller.
     fn holds(&self) -> BTreeMap<Bucket, Rate> {
         let each =
             self.board.iter().filter_map(|(bucket, posted)| Some((bucket.clone(), posted.terms().hold?)));
@@ -176,14 +173,13 @@ impl Zone {
     }
 }
 
-/// The state for `/status` and metrics.
 impl Zone {
     /// Returns true if the zone lives on its own part of a bucket's limit because no controller leads.
     pub fn is_on_hold(&self, bucket: &Bucket, now: MonoTime) -> bool {
         self.fast_loop.is_on_hold(bucket, self.is_led(now))
     }
 
-    /// The sessions of all children, including those that are away but remembered.
+    /// The sessions of all children, including disconnected children that are remembered.
     pub const fn sessions(&self) -> &Sessions {
         &self.downstream.sessions
     }
@@ -213,7 +209,6 @@ impl Zone {
         self.upstream.subscriptions.contains(bucket) || self.board.get(bucket).is_some()
     }
 
-    /// The buckets that are known.
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
         self.upstream.subscriptions.iter().chain(self.board.iter().map(|(bucket, _)| bucket))
     }

@@ -1,5 +1,5 @@
-//! The modes of buckets whose evidence for rollout gates counts: the one in force, and for a short while the one
-//! before it.
+//! The modes of buckets with evidence that counts for rollout gates: the current one, and for a
+//! short while the one before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,11 +8,10 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::names::Bucket;
 use plimsoll_core::quantity::MonoTime;
 
-/// The time for which evidence of the mode before still arrives: until the directive has arrived, and the report
-/// of the client.
+/// Time that evidence of the previous mode still arrives: until the directive has arrived, and the
+/// report of the client.
 const STRAGGLING: Duration = Duration::from_secs(5);
 
-/// The modes in force, by bucket with evidence.
 #[derive(Debug, Default)]
 pub(super) struct Modes {
     by_bucket: BTreeMap<Bucket, InForce>,
@@ -21,12 +20,12 @@ pub(super) struct Modes {
 #[derive(Debug)]
 struct InForce {
     mode: Mode,
-    /// The mode before, and the time at which it was found to have ended.
+    /// The mode before, and the time when it was found to have ended.
     before: Option<(Mode, MonoTime)>,
 }
 
 impl Modes {
-    /// Returns true if evidence of `mode` counts for a bucket in which `in_force` is in force now.
+    /// Returns true if evidence of `mode` counts for a bucket where `in_force` is active now.
     pub(super) fn accepts(&mut self, now: MonoTime, bucket: &Bucket, in_force: Mode, mode: Mode) -> bool {
         let new = InForce { mode: in_force, before: None };
         if !self.by_bucket.contains_key(bucket) {
@@ -42,7 +41,6 @@ impl Modes {
         mode == in_force || held.before.is_some_and(is_straggler)
     }
 
-    /// Removes buckets that are gone.
     pub(super) fn remove(&mut self, gone: &BTreeSet<Bucket>) {
         self.by_bucket.retain(|bucket, _| !gone.contains(bucket));
     }

@@ -14,7 +14,8 @@ use crate::downstream::Downstream;
 
 impl Parent for Zone {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
-        // Every check that can refuse the report comes first, so that a refused report changes nothing.
+        // Every check that can refuse the report is first, so that a refused report changes
+        // nothing.
         let child = self.downstream.sessions.check(stream, &report)?.clone();
         let instance = child.instance;
         if child.role == Role::Aggregator {
@@ -69,8 +70,6 @@ impl Parent for Zone {
 }
 
 impl Zone {
-    /// Returns the tokens granted to a client that has just joined, for the buckets that have headroom and tokens
-    /// left to grant.
     fn grants(&mut self, now: MonoTime, stream: StreamId) -> BTreeMap<Bucket, Tokens> {
         let mut grants = BTreeMap::new();
         let Downstream { sessions, newcomers, client_board, .. } = &mut self.downstream;

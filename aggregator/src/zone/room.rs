@@ -1,5 +1,5 @@
-//! Room for buckets: those that the policy names always have it, and those that children ask for are bounded
-//! per child and leave when they are idle.
+//! Room for buckets: buckets that the policy names always have it, and buckets that children ask
+//! for are bounded per child and leave when they are idle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,12 +12,9 @@ use plimsoll_core::report::{Report, Role};
 
 use super::Zone;
 
-/// The interval of the search for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
-/// The same interval while there is no room.
 const SWEEP_IF_FULL: Duration = Duration::from_secs(1);
 
-/// The buckets without room, and the search for idle ones.
 #[derive(Debug)]
 pub(crate) struct Room {
     pub(crate) refused: LatestNames,
@@ -81,7 +78,8 @@ impl Zone {
         }
     }
 
-    /// Notes why a bucket of a directive is held. Returns false for one that was dropped in the meantime.
+    /// Notes why a bucket of a directive is held. Returns false for a bucket that was dropped in
+    /// the meantime.
     pub(super) fn admit(&mut self, now: MonoTime, directive: &BucketDirective) -> bool {
         let bucket = &directive.bucket;
         let held = self.board.get(bucket).map(|posted| posted.terms().named);
@@ -100,7 +98,7 @@ impl Zone {
     /// Drops the buckets that the policy does not name, that no child is subscribed to and that have
     /// no traffic, once all of their counts are confirmed.
     pub(super) fn drop_idle_buckets(&mut self, now: MonoTime) {
-        // Names that a child asked for and gave up leave no later than others need their room.
+        // Names that a child asked for and gave up leave at the latest when others need their room.
         let is_full = self.upstream.subscriptions.is_full();
         let (interval, unused_for) = if is_full { (SWEEP_IF_FULL, Duration::ZERO) } else { (SWEEP, UNUSED) };
         if now.since(self.room.swept) < interval {

@@ -35,7 +35,6 @@ pub struct Forgotten {
     pub saved: bool,
 }
 
-/// Returns the routes.
 pub(crate) fn routes(commands: Commands) -> Routes {
     Routes::new().operator(Method::POST, FORGET, forget).with_state(commands)
 }

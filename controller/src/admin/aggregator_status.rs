@@ -1,4 +1,4 @@
-//! What a status says of each aggregator.
+//! The status of each aggregator.
 
 use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Serialize};
@@ -29,15 +29,14 @@ pub struct AggregatorStatus {
     pub released: f64,
     /// True without a report for so long that buckets in canary return to shadow, and of an expired one.
     pub stale: bool,
-    /// True if it went silent until its share was released. It stays listed until it returns, is forgotten, or
-    /// has been gone for 7 days.
+    /// True if it went silent until its share was released. It stays listed until it returns, is
+    /// forgotten, or has been away for 7 days.
     pub expired: bool,
     /// True while two processes with this zone and name replace each other.
     pub name_conflict: bool,
 }
 
 impl AggregatorStatus {
-    /// Returns the state of every aggregator that is known.
     pub(crate) fn list(brain: &Brain, now: MonoTime) -> Vec<Self> {
         let (durable, stale) = (brain.durable(), brain.stale_aggregators());
         let status = |place: &Place| {

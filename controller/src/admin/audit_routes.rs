@@ -11,7 +11,6 @@ use serde::Deserialize;
 use crate::admin::{Answer, on_disk, streamed, unavailable};
 use crate::audit::{AuditLog, HEAD_HEADER, ROUTE, Snapshot};
 
-/// The parameters of a request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AuditQuery {
@@ -19,12 +18,10 @@ struct AuditQuery {
     last: Option<u64>,
 }
 
-/// Returns the routes.
 pub(crate) fn routes(audit: AuditLog) -> Routes {
     Routes::new().viewer(Method::GET, ROUTE, lines).with_state(audit)
 }
 
-/// Answers the lines in JSON, and the head in a header.
 async fn lines(State(audit): State<AuditLog>, Query(query): Query<AuditQuery>) -> Answer {
     let open = move || -> io::Result<(Snapshot, String)> {
         let mut snapshot = Snapshot::open(audit.directory())?;

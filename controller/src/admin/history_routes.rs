@@ -24,9 +24,7 @@ use crate::history::csv::{self, CsvError, HEADER};
 use crate::tasks::history::{HistoryRecorder, log_limits};
 use crate::tasks::unix_s;
 
-/// The largest import.
 const IMPORT_BYTES_MAX: usize = 32 << 20;
-/// The minutes in a chunk of an export.
 const MINUTES_PER_CHUNK: usize = 16;
 
 #[derive(Clone, Debug)]
@@ -36,7 +34,6 @@ struct RouteState {
     recorder: HistoryRecorder,
 }
 
-/// The parameters of an export.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportQuery {
@@ -48,29 +45,23 @@ struct ExportQuery {
     to: Option<String>,
 }
 
-/// The parameters of an import.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ImportQuery {
-    /// True to replace days that the history has already.
     #[serde(default)]
     replace: bool,
 }
 
-/// The result of an import.
 #[derive(Debug, Serialize)]
 struct Imported {
-    /// Imported minutes.
     minutes: usize,
     /// Ignored rows of the present day, which is still being counted.
     rows_of_today: usize,
     /// Ignored rows without traffic.
     rows_of_nothing: usize,
-    /// The result for each day of each bucket.
     days: Vec<ImportedDay>,
 }
 
-/// The result for one day of one bucket.
 #[derive(Debug, Serialize)]
 struct ImportedDay {
     bucket: Bucket,
@@ -79,7 +70,6 @@ struct ImportedDay {
     result: &'static str,
 }
 
-/// Returns the routes.
 pub(crate) fn routes(Commands { brain, audit }: Commands, recorder: HistoryRecorder) -> Routes {
     Routes::new()
         .viewer(Method::GET, "/history", export)

@@ -24,7 +24,6 @@ use crate::state::Command;
 use crate::tasks::kill_log::describe;
 use crate::tasks::unix_s;
 
-/// Creates the routes of the kill switch.
 pub(crate) fn routes(commands: Commands) -> Routes {
     Routes::new()
         .viewer(Method::GET, STATUS, async |State(brain): BrainState| Json(brain.with(kill_status)))
@@ -109,7 +108,6 @@ async fn run_drill(
     drill::run(&brain, order, Brain::begin_drill, Brain::drill_timing, away).await
 }
 
-/// Refuses an order for a bucket that is neither known nor was ever killed.
 fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     let Some(bucket) = bucket else { return Ok(()) };
     brain.with(|brain, _| {
@@ -122,7 +120,7 @@ fn check_known(brain: &Shared<Brain>, bucket: Option<&Bucket>) -> Answer<()> {
     })
 }
 
-/// The state of the kill switch of the fleet and of every bucket that was ever killed alone.
+/// The state of the kill switch of the fleet and of every bucket that ever had its own kill.
 fn kill_status(brain: &mut Brain, _now: MonoTime) -> KillStatus {
     let durable = brain.durable();
     let killed = durable.bucket_kills.iter().filter(|(_, switch)| {

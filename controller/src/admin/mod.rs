@@ -42,10 +42,8 @@ use crate::tasks::history::HistoryRecorder;
 /// The longest wait for the disk. An order takes effect even if the caller stops waiting.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The state of routes that only read.
 type BrainState = State<Shared<Brain>>;
 
-/// The state of routes that change something, each of which is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct Commands {
     pub(crate) brain: Shared<Brain>,
@@ -68,13 +66,11 @@ impl Commands {
     }
 }
 
-/// The answer to a request, or to one that is refused.
 type Answer<T = Response> = Result<T, Refused>;
 
-/// The answer to a request that is refused.
 type Refused = (StatusCode, Json<ErrorBody>);
 
-/// Carries a command out to its end, even if the caller goes away after its line was written.
+/// Completes a command even if the caller disconnects after its line was written.
 async fn to_the_end(command: impl Future<Output = Answer> + Send + 'static) -> Answer {
     tokio::spawn(command).await.unwrap_or_else(|error| Err(internal(error)))
 }
@@ -132,7 +128,6 @@ pub fn described() -> Vec<About> {
     metrics::described()
 }
 
-/// Returns every route of the admin port.
 pub(crate) fn routes(
     commands: Commands,
     files: PolicyFiles,

@@ -19,12 +19,11 @@ pub struct QuotaStatus {
     pub key: QuotaKey,
     /// The decision of a client while the store does not answer.
     pub on_store_error: OnStoreError,
-    /// The tokens that an instance takes at once, at most.
+    /// Maximum number of tokens that an instance takes in one lease.
     pub lease: u64,
 }
 
 impl QuotaStatus {
-    /// Lists the quotas of a bucket.
     pub(crate) fn list(quotas: &BucketQuotas) -> Vec<Self> {
         let each = quotas.iter().map(|quota| Self {
             name: quota.name.to_string(),

@@ -75,7 +75,7 @@ pub struct Abort {
     pub reason: Option<Text>,
 }
 
-/// A request to put a held policy in force.
+/// A request to activate a held policy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ack {
@@ -92,10 +92,10 @@ pub struct Done {
     pub saved: bool,
 }
 
-/// The policy in force and the held one.
+/// The current policy and the held one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policies {
-    /// The hash of the policy in force.
+    /// The hash of the current policy.
     pub in_force: String,
     /// The policy that waits for acknowledgement.
     pub held: Option<HeldStatus>,
@@ -123,11 +123,10 @@ pub struct HeldStatus {
     pub hash: String,
     /// Why it is held back.
     pub reasons: Vec<String>,
-    /// Its differences from the policy in force.
+    /// Its differences from the current policy.
     pub differences: Vec<Difference>,
 }
 
-/// Returns the routes.
 pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
     let get = Method::GET;
     let acknowledge = async move |State(commands): State<Commands>, Extension(caller), JsonBody(asked)| {
@@ -145,7 +144,6 @@ pub(crate) fn routes(commands: Commands, files: PolicyFiles) -> Routes {
         .with_state(commands)
 }
 
-/// Returns the rollout of every entry.
 fn statuses(brain: &mut Brain, now: MonoTime) -> Vec<EntryStatus> {
     let durable = brain.durable();
     let status = |(entry, policy): (String, &BucketPolicy)| {
@@ -189,7 +187,7 @@ async fn promote(
         let planned = planned.map_err(|error| not_moved(&error))?;
         let change = Entry::of_change("promote", &planned);
         let logged = audit.record(Actor::from(&caller), change).await.map_err(unavailable)?;
-        // To the stage that was recorded, whatever has happened since.
+        // To the stage that was recorded, regardless of later changes.
         match brain.with(|brain, now| brain.promote(now, &entry, Some(planned.to), force)) {
             Ok(change) => {
                 let saved = in_effect(&brain).await;

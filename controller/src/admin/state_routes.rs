@@ -15,13 +15,12 @@ pub const ACKNOWLEDGE_LOSS: &str = "/state/acknowledge-loss";
 /// The loss that was acknowledged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Acknowledged {
-    /// What was lost; null if nothing was.
+    /// The loss; null without one.
     pub loss: Option<String>,
     /// True once it is saved and survives a restart.
     pub saved: bool,
 }
 
-/// Returns the routes.
 pub(crate) fn routes(commands: Commands) -> Routes {
     Routes::new().operator(Method::POST, ACKNOWLEDGE_LOSS, acknowledge).with_state(commands)
 }

@@ -35,7 +35,7 @@ pub struct Status {
     pub refused_children: Vec<RefusedChild>,
     /// The certificates and tokens of this controller.
     pub security: SecurityStatus,
-    /// The hash of the policy in force.
+    /// The hash of the current policy.
     pub policy_hash: String,
     /// The kill generation; odd means killed.
     pub kill_generation: u64,
@@ -46,13 +46,14 @@ pub struct Status {
     pub killed_locally: u32,
     /// Kill generations that aggregators or clients hold without an order; they kill nothing elsewhere.
     pub kill_claims: Vec<Claimed>,
-    /// Buckets without room, at most 64: they are unprotected, whatever the policy says.
+    /// Buckets without room, at most 64: they are unprotected, regardless of the policy.
     pub unprotected: Vec<Bucket>,
     /// The latest names of buckets that clients ask for and the policy does not cover, at most 64.
     pub unlisted: Vec<UnlistedStatus>,
     /// True once the controller sends its own rates; false during a takeover, and before the first traffic.
     pub leading: bool,
-    /// Why the state is not the one that the fleet knew, until an operator acknowledges it; null if it is.
+    /// The reason why the state differs from the state that the fleet knew, until an operator
+    /// acknowledges it; null if it does not.
     pub state_lost: Option<String>,
     /// Connected clients, as their aggregators report them.
     pub clients: u32,
@@ -71,7 +72,7 @@ pub struct UnlistedStatus {
     pub bucket: Bucket,
     /// The bucket of the policy with the most similar name.
     pub nearest: Option<String>,
-    /// The number of times that aggregators asked for it.
+    /// Number of requests of aggregators for it.
     pub times: u64,
     /// Seconds since the latest of these times.
     pub age_s: f64,
@@ -100,12 +101,12 @@ pub struct BucketStatus {
     pub learned: Option<LearningStatus>,
     /// The answer of a Prometheus server for its limit; null before the first answer, and without a query.
     pub queried: Option<Queried>,
-    /// The mode in force; shadow while killed, and unknown if no entry matches.
+    /// The current mode; shadow while killed, and unknown if no entry matches.
     pub mode: ShownMode,
-    /// True while it is killed, alone or with the fleet.
+    /// True while it is killed, by its own kill or with the fleet.
     pub killed: bool,
-    /// Connected clients that carry out less than this mode: those that are killed locally, and those that hold a kill
-    /// which this controller does not know.
+    /// Connected clients that carry out less than this mode: clients that are killed locally, and
+    /// clients with a kill that this controller does not know.
     pub clients_unapplied: u32,
     /// The mode in the policy file.
     pub file_mode: Option<Mode>,
@@ -130,7 +131,7 @@ pub struct BucketStatus {
     pub quota_repeated_rps: f64,
     /// The candidate limit, which is only evaluated; null without one.
     pub candidate: Option<CandidateStatus>,
-    /// What the counts of the last seconds show.
+    /// Admissions as counted in the last seconds.
     #[serde(flatten)]
     pub admissions: AdmissionFigures,
     /// The traffic of all tenants.
@@ -157,7 +158,7 @@ pub struct CandidateStatus {
     pub limit_rps: f64,
     /// The share of requests that it would refuse now.
     pub drop_ratio: f64,
-    /// Requests for which it was evaluated.
+    /// Requests that it was evaluated for.
     pub offered: u64,
     /// Requests that it would have refused.
     pub would_dropped: u64,
@@ -320,7 +321,6 @@ impl Traffic {
     }
 }
 
-/// Returns the tenant itself if the policy lists it, else the class `default`.
 fn class(brain: &Brain, tenant: &Tenant) -> Tenant {
     if brain.policy().is_listed(tenant) { tenant.clone() } else { Tenant::default_class() }
 }

@@ -3,7 +3,6 @@
 use crate::admin::Commands;
 use crate::{Controller, admin};
 
-/// Method, path, and the callers that the route answers.
 const TABLE: &str = "
     GET /metrics metrics
     GET /healthz nothing

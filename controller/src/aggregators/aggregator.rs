@@ -11,53 +11,43 @@ use plimsoll_core::names::{Bucket, KeyId};
 use plimsoll_core::quantity::{MonoTime, Rate};
 use plimsoll_core::report::{Entered, InstanceId, Origin, Report};
 
-/// The time for which a conflict of names is shown after one of the two processes last replaced the other.
-/// Each comes back within 12 s.
+/// Time that a conflict of names is shown after one of the two processes last replaced the other.
+/// Each returns within 12 s.
 const CONFLICT_SHOWN: Duration = Duration::from_secs(60);
 
-/// One aggregator.
 #[derive(Debug)]
 pub(crate) struct Aggregator {
     pub(super) instance: InstanceId,
-    /// The instance that greeted before this one.
     replaced: Option<InstanceId>,
-    /// The time at which a replaced instance last came back: two processes have one zone and name.
+    /// The time when a replaced instance last returned: two processes have one zone and name.
     conflict_at: Option<MonoTime>,
     /// Offered requests/s by key. They keep their values while the aggregator is silent.
     rates: Vec<f64>,
     fresh: Fresh,
-    /// Requests offered and passed, by key, in the parts of a report whose last part has not come.
+    /// Requests offered and passed, by key, in the parts of an incomplete report.
     staged: Vec<(KeyId, f64, f64)>,
     /// The demand of unlisted names in the buckets where it cuts some, in its latest report.
     pub(crate) tails: BTreeMap<Bucket, Tail>,
-    /// The clients it had when it last reported counts.
     pub(crate) clients: Option<u32>,
     /// The parts of limits in requests/s that it brought with its last greeting.
     pub(crate) holds: BTreeMap<Bucket, Rate>,
     /// The parts of limits in requests/s that it brought with its first greeting to this controller. Parts
     /// that it brings later were given to it by this controller.
     pub(crate) first_holds: BTreeMap<Bucket, Rate>,
-    /// The time of its last greeting.
     pub(crate) greeted_at: MonoTime,
-    /// Reports that gave a rate, since this controller started.
     pub(crate) rated_reports: u32,
     /// True once it is sent rates. Until then it lives on a hold.
     pub(crate) served: bool,
-    /// True if it has reported since the last tick.
     pub(crate) reported: bool,
     /// The time since its last report, as far as other aggregators reported meanwhile.
     pub(crate) silent_for: Duration,
-    /// The evidence of the last tick.
     pub(crate) activity: Activity,
-    /// The directives it is sent.
     pub(crate) board: Board,
 }
 
-/// Counts by key that the law has not used yet.
 #[derive(Debug, Default)]
 struct Fresh {
     span: Duration,
-    /// The longest time that a single report covers.
     gap: Duration,
     offered: Vec<f64>,
     passed: Vec<f64>,
@@ -69,11 +59,10 @@ pub(crate) enum Activity {
     /// It reported no counts, or is not silent for long enough: the balance does not move.
     #[default]
     Idle,
-    /// It reported counts that cover some time.
     Counted {
-        /// The time that all reports of the tick cover.
         span: Duration,
-        /// The longest time that a single report covers. Several delayed reports in one tick are no silence.
+        /// Maximum time that a single report covers. Several delayed reports in one tick are no
+        /// silence.
         gap: Duration,
     },
     /// It is silent. Its last directives stand in for its counts over this further time.
@@ -105,7 +94,6 @@ impl Aggregator {
         }
     }
 
-    /// Takes a greeting and returns the instance that greeted before.
     pub(super) fn greet(
         &mut self,
         now: MonoTime,
@@ -118,7 +106,7 @@ impl Aggregator {
         self.holds = holds;
         let before = std::mem::replace(&mut self.instance, instance);
         if before != instance {
-            // Each start of a process draws a new id, so one that returns never ended.
+            // Each start of a process draws a new id, so a process that returns never ended.
             if self.replaced == Some(instance) {
                 self.conflict_at = Some(now);
             }
@@ -158,7 +146,6 @@ impl Aggregator {
         }
     }
 
-    /// Adds the counts of a whole report, which covers `span`.
     fn add_staged(&mut self, span: Duration) {
         self.rated_reports = self.rated_reports.saturating_add(1);
         self.fresh.span += span;
@@ -228,32 +215,27 @@ impl Aggregator {
         self.fresh.passed.fill(0.0);
     }
 
-    /// Returns true while two processes with this zone and name replace each other.
     pub(crate) fn has_name_conflict(&self, now: MonoTime) -> bool {
         self.conflict_at.is_some_and(|at| now.since(at) < CONFLICT_SHOWN)
     }
 
-    /// The share of its last known traffic with which it counts: 0..=1.
+    /// The share of its last known traffic that counts: 0..=1.
     pub(crate) fn presence(&self) -> f64 {
         presence(self.silent_for)
     }
 
-    /// Returns true if it counts as silent.
     pub(crate) fn is_silent(&self, parameters: &Parameters) -> bool {
         self.silent_for >= parameters.silent_after()
     }
 
-    /// Requests/s of a key that are offered through it.
     pub(crate) fn rate(&self, key: KeyId) -> f64 {
         self.rates.get(key.index()).copied().unwrap_or_default()
     }
 
-    /// Requests of a key that were offered since the last tick.
     pub(crate) fn offered(&self, key: KeyId) -> f64 {
         self.fresh.offered.get(key.index()).copied().unwrap_or_default()
     }
 
-    /// Requests of a key that passed since the last tick.
     pub(crate) fn passed(&self, key: KeyId) -> f64 {
         self.fresh.passed.get(key.index()).copied().unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! The question whether this controller leads: other controllers that aggregators name, and the epoch that
-//! exceeds those of earlier ones.
+//! The leadership of this controller: other controllers that aggregators name, and the epoch that
+//! exceeds all earlier epochs.
 
 use std::time::Duration;
 
@@ -17,7 +17,6 @@ const REPLACED_WITHIN: Duration = Duration::from_secs(5);
 const STEP_EVERY: Duration = Duration::from_secs(1);
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// The leadership of one controller process.
 #[derive(Debug)]
 pub(crate) struct Leadership {
     own: InstanceId,
@@ -25,21 +24,16 @@ pub(crate) struct Leadership {
     stepped_at: Option<MonoTime>,
     lost: Option<LostLead>,
     lost_logged_at: Option<MonoTime>,
-    /// Other controllers that have no effect.
     pub(crate) others: OtherControllers,
 }
 
-/// The controller that leads in place of this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LostLead {
-    /// The epoch and instance of that controller.
     pub(crate) to: Leader,
-    /// The aggregator that follows it.
     pub(crate) through: String,
 }
 
 impl Leadership {
-    /// The leadership of a controller that has just started.
     pub(crate) fn new(now: MonoTime, own: InstanceId) -> Self {
         Self {
             own,
@@ -65,7 +59,6 @@ impl Leadership {
         Some(lost)
     }
 
-    /// This controller, as its directives name it.
     pub(crate) const fn leader(&self, epoch: Epoch) -> Leader {
         Leader { epoch, instance: Some(self.own) }
     }
@@ -73,8 +66,8 @@ impl Leadership {
     /// Takes the controllers that an aggregator names, while this one has `epoch`. Returns the next epoch if this
     /// controller has to exceed that of an earlier one: its state was restored from a backup, or lost.
     ///
-    /// A controller that was alive after this one started is no earlier one. Then the greater of the two leads,
-    /// and no epoch is raised: two controllers would raise theirs in turn for ever.
+    /// A controller that was alive after this one started is no earlier one. Then the greater of
+    /// the two leads, and no epoch is raised: two controllers would raise theirs in turn forever.
     pub(crate) fn on_report(
         &mut self,
         now: MonoTime,
@@ -134,7 +127,6 @@ mod tests {
         }
     }
 
-    /// A controller of instance 5 that started at 10 s.
     fn started() -> Leadership {
         Leadership::new(at(10_000), InstanceId(5))
     }
@@ -179,8 +171,8 @@ mod tests {
         assert_eq!(claim(21_000, far + 1, far + 2), Some(Epoch(far + 3)));
     }
 
-    /// The controllers of two copies of one state, and an aggregator that reaches either: one of them leads, and
-    /// neither raises its epoch for ever.
+    /// The controllers of two copies of one state, and an aggregator that reaches either: one of
+    /// them leads, and neither raises its epoch forever.
     #[test]
     fn two_controllers_do_not_raise_their_epochs_in_turn() {
         for (first, second) in [(5_u128, 9_u128), (9, 5)] {

@@ -1,5 +1,5 @@
-//! The time since the last report of each aggregator, in the controller's own progress: a time in which the
-//! controller did not run is no silence of an aggregator. Pure.
+//! The time since the last report of each aggregator, in the controller's own progress: a pause of
+//! the controller is no silence of an aggregator. Pure.
 //!
 //! The control law counts silence differently: an aggregator's silence grows only while other aggregators
 //! report, because a controller without any reports is cut off itself. A canary is ended in either case:
@@ -13,7 +13,6 @@ use plimsoll_core::rollout::gates::StaleZone;
 
 use crate::aggregators::Place;
 
-/// The time of the last report of each aggregator.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     stale_after: Duration,
@@ -26,7 +25,6 @@ impl Liveness {
         Self { stale_after, reported_at: known.map(|place| (place, now)).collect() }
     }
 
-    /// Notes a report of an aggregator.
     pub(crate) fn on_report(&mut self, now: MonoTime, place: &Place) {
         match self.reported_at.get_mut(place) {
             Some(reported_at) => *reported_at = now,
@@ -34,7 +32,7 @@ impl Liveness {
         }
     }
 
-    /// Removes an aggregator that stops in good order: it never becomes stale.
+    /// Removes an aggregator that stops cleanly: it never becomes stale.
     pub(crate) fn leave(&mut self, place: &Place) {
         self.reported_at.remove(place);
     }
@@ -45,7 +43,6 @@ impl Liveness {
         ages.filter(|(_, age)| *age > self.stale_after)
     }
 
-    /// The aggregators that reported or are waited for.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
         self.reported_at.keys()
     }

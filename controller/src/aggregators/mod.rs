@@ -1,5 +1,5 @@
-//! The aggregators that report to this controller: how fast requests of each key came through each of them,
-//! and how much of that traffic still counts when one falls silent.
+//! The aggregators that report to this controller: how fast requests of each key arrived through
+//! each of them, and how much of that traffic still counts when one falls silent.
 
 mod aggregator;
 pub(crate) mod leadership;
@@ -20,23 +20,20 @@ pub(crate) use self::aggregator::{Activity, Aggregator};
 /// The zone and the stable name of an aggregator. A restarted aggregator keeps both.
 pub(crate) type Place = (Zone, Name);
 
-/// Returns the place of an aggregator.
 pub(crate) fn place_of(identity: &Identity) -> Place {
     (identity.zone.clone(), identity.name.clone())
 }
 
-/// All aggregators that are connected or whose traffic still counts.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregators {
     pub(crate) by_place: BTreeMap<Place, Aggregator>,
-    /// The number of times that the boards were brought up to date.
     pub(crate) revision: u64,
     /// Requests given up because a parent failed before it confirmed them: they may have been counted
     /// already.
     pub(crate) unconfirmed: u64,
     /// Requests that were not counted, because the aggregator's clients cannot have decided so many.
     pub(crate) cut: u64,
-    /// Keys in reports for which the key table had no room.
+    /// Keys in reports without room in the key table.
     pub(crate) rejected_keys: u64,
 }
 
@@ -92,17 +89,14 @@ impl Aggregators {
         absent
     }
 
-    /// Zeroes the rates of keys whose ids will be reused for other keys.
     pub(crate) fn forget_keys(&mut self, keys: &HashSet<KeyId>) {
         self.by_place.values_mut().for_each(|aggregator| aggregator.forget_keys(keys));
     }
 
-    /// Removes buckets that no aggregator is sent any more.
     pub(crate) fn remove_buckets(&mut self, gone: &BTreeSet<Bucket>) {
         self.by_place.values_mut().for_each(|aggregator| aggregator.board.remove(gone));
     }
 
-    /// Clears the counts that the law has used in this tick.
     pub(crate) fn clear_fresh(&mut self) {
         self.by_place.values_mut().for_each(Aggregator::clear_fresh);
     }
@@ -115,39 +109,32 @@ impl Aggregators {
         }
     }
 
-    /// The number of aggregators.
     pub(crate) fn len(&self) -> usize {
         self.by_place.len()
     }
 
-    /// The aggregator at a place.
     pub(crate) fn get(&self, place: &Place) -> Option<&Aggregator> {
         self.by_place.get(place)
     }
 
-    /// Returns true if an aggregator is registered at the place.
     pub(crate) fn contains(&self, place: &Place) -> bool {
         self.by_place.contains_key(place)
     }
 
-    /// The number of clients that the aggregator had when it last reported counts.
     pub(crate) fn clients(&self, place: &Place) -> Option<u32> {
         self.get(place)?.clients
     }
 
-    /// Returns true if a silent aggregator still counts with traffic of this key.
     pub(crate) fn is_held(&self, key: KeyId, parameters: &Parameters) -> bool {
         self.by_place
             .values()
             .any(|aggregator| aggregator.is_silent(parameters) && aggregator.rate(key) > 0.0)
     }
 
-    /// Returns the place of a process.
     pub(crate) fn place_of(&self, instance: InstanceId) -> Option<&Place> {
         self.by_place.iter().find(|(_, aggregator)| aggregator.instance == instance).map(|(place, _)| place)
     }
 
-    /// Every aggregator with its place.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Place, &Aggregator)> + Clone {
         self.by_place.iter()
     }

@@ -7,22 +7,17 @@ use plimsoll_core::quantity::MonoTime;
 
 use crate::aggregators::{Aggregator, Aggregators};
 
-/// The progress of one controller's takeover.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Takeover {
     started_at: MonoTime,
-    /// True once rates are being sent.
     pub(crate) leading: bool,
-    /// True if the saved state names the aggregators of the controller before.
     knows_aggregators: bool,
-    /// The most aggregators that were expected at a time since the start.
+    /// Maximum number of aggregators that were expected at a time since the start.
     pub(crate) expected: usize,
-    /// True once all of these are served.
     is_complete: bool,
 }
 
 impl Takeover {
-    /// A controller that has just started and knows of no traffic.
     pub(crate) const fn new(started_at: MonoTime, knows_aggregators: bool) -> Self {
         Self { started_at, leading: false, knows_aggregators, expected: 0, is_complete: false }
     }
@@ -34,9 +29,10 @@ impl Takeover {
 
     /// Chooses the aggregators that are sent rates from now on.
     ///
-    /// The first rates are sent once every connected aggregator has shown its traffic, at the latest
-    /// `start_wait` after the start. Afterwards an aggregator that comes with a hold stays on it until it has
-    /// shown its traffic, and one that comes without any hold is sent rates at once.
+    /// The first rates are sent once every connected aggregator has shown its traffic, at the
+    /// latest `start_wait` after the start. Afterwards an aggregator that arrives with a hold stays
+    /// on it until it has shown its traffic, and an aggregator without any hold is sent rates
+    /// immediately.
     pub(crate) fn on_tick(&mut self, now: MonoTime, aggregators: &mut Aggregators, parameters: &Parameters) {
         let waited = now.since(self.started_at) >= parameters::START_WAIT;
         let has_shown = |aggregator: &Aggregator| {
@@ -55,11 +51,12 @@ impl Takeover {
         }
     }
 
-    /// The share, 0..=1, of what missing zones live on that is still reserved for them. It begins with all of
-    /// it, and shrinks to nothing, because some of these zones may never come back. Nothing is reserved once
-    /// `all_served` of the aggregators that are known: one that came without a hold has restarted.
+    /// The share, 0..=1, of the rates of missing zones that is still reserved for them. It begins
+    /// with all of it, and shrinks to nothing, because some of these zones may never return.
+    /// Nothing is reserved once `all_served` of the aggregators that are known: an aggregator
+    /// without a hold has restarted.
     pub(crate) fn reserved_share(&mut self, now: MonoTime, all_served: bool) -> f64 {
-        // Later, those that are missing are given up and no longer known.
+        // Later, missing aggregators are given up and unknown.
         self.is_complete |= self.knows_aggregators && all_served && !self.has_waited(now);
         if self.is_complete {
             return 0.0;
@@ -68,9 +65,9 @@ impl Takeover {
         (left.as_secs_f64() / (parameters::HOLDS_GONE - parameters::HOLDS_KEPT).as_secs_f64()).min(1.0)
     }
 
-    /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the reserved share
-    /// of what missing zones live on. One that came without a hold has restarted, and had an even part among the
-    /// `expected` ones.
+    /// The part of a bucket's `limit` in requests/s that may be divided: all of it, less the
+    /// reserved share of what missing zones live on. An aggregator without a hold has restarted,
+    /// and had an even part among the `expected` ones.
     pub(crate) fn divisible(
         bucket: &Bucket,
         limit: f64,

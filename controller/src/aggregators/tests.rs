@@ -43,7 +43,6 @@ fn rate(aggregators: &Aggregators, name: &str) -> f64 {
     aggregators.get(&place(name)).unwrap().rate(KeyId(0))
 }
 
-/// Enters a part of a report over half a second, with `offered` requests of key 0.
 fn enter_part(aggregators: &mut Aggregators, offered: u64, more: bool) {
     let delta = Tally { counts: Counts { offered, ..Counts::ZERO }, late: Counts::ZERO };
     let entries = vec![Entry { own: Some(KeyId(0)), delta, origin: Origin::Observed }];
@@ -60,7 +59,7 @@ fn parts_of_a_report_give_a_rate_once_all_have_come() {
     enter_part(&mut aggregators, 200, false);
     assert_eq!(tick(&mut aggregators), [Activity::Counted { span: TICK, gap: TICK }]);
     assert_eq!(rate(&aggregators, "a"), 1_000.0);
-    // The last part of this report never comes.
+    // The last part of this report never arrives.
     enter_part(&mut aggregators, 9_000, true);
     aggregators.greet(MonoTime::ZERO, place("a"), InstanceId(1), BTreeMap::new());
     enter_part(&mut aggregators, 500, false);

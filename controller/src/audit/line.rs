@@ -11,38 +11,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::Change;
 
-/// The longest text of a field, in bytes. Longer ones are cut.
+/// Maximum length of a field's text, in bytes. Longer texts are cut.
 const TEXT_BYTES_MAX: usize = 2_048;
-/// The longest line that is read, in bytes: more than the longest one that is written.
+/// Maximum length of a line to read, in bytes: more than the maximum of written lines.
 pub const LINE_BYTES_MAX: usize = 32 << 10;
-/// The end of a line before its hash.
 const HASH_KEY: &str = ",\"hash\":\"";
-/// The end of a line after its hash.
 const HASH_END: &str = "\"}";
-/// Hex digits of a hash.
 const HASH_DIGITS: usize = 64;
 
-/// The origin of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Actor {
     /// The name of a token, `loopback`, or one of the controller's own names.
     pub(crate) who: String,
-    /// The role of the token, or `controller`.
     pub(crate) role: String,
-    /// An address, a file, or what else tells where the change came from.
+    /// An address, a file, or another origin of the change.
     pub(crate) from: String,
 }
 
-/// A change that is to be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The command or the kind of change, with what it concerns.
     pub(crate) what: String,
-    /// The state before.
     pub(crate) before: String,
-    /// The state wanted, or the one reached.
     pub(crate) after: String,
-    /// The reasons.
     pub(crate) why: String,
 }
 
@@ -114,7 +104,6 @@ const fn is_false(flag: &bool) -> bool {
 // === impl Actor ===
 
 impl Actor {
-    /// The controller itself, under the name of the part that acts.
     pub(crate) fn controller(part: &str, from: impl Into<String>) -> Self {
         Self { who: part.to_owned(), role: "controller".to_owned(), from: from.into() }
     }
@@ -130,7 +119,6 @@ impl From<&Caller> for Actor {
 // === impl Entry ===
 
 impl Entry {
-    /// The change of a stage by a command or a rule.
     pub(crate) fn of_change(command: &str, Change { entry, from, to, why, .. }: &Change) -> Self {
         Self {
             what: format!("{command} {entry}"),
@@ -162,7 +150,6 @@ impl Record {
         }
     }
 
-    /// Returns a line about what became of a change that was recorded as line `seq`.
     pub(super) fn continued(&self, unix_s: i64, seq: u64, after: &str, why: String) -> Self {
         let time = UnixSeconds::from_secs(unix_s).to_string();
         let after = after.to_owned();
@@ -204,7 +191,6 @@ impl Head {
         Self { seq: 0, hash: "0".repeat(HASH_DIGITS), first: 1 }
     }
 
-    /// Appends a line to the chain, and returns it with its line feed.
     pub(super) fn append(&mut self, record: &Record) -> Result<String, serde_json::Error> {
         let seq = self.seq + 1;
         let body = serde_json::to_string(&Unhashed { seq, record, prev: &self.hash })?;
@@ -216,7 +202,6 @@ impl Head {
     }
 }
 
-/// The SHA-256 of a text in hex.
 fn hash_of(text: &str) -> String {
     let mut hex = String::with_capacity(HASH_DIGITS);
     for byte in digest(&SHA256, text.as_bytes()).as_ref() {

@@ -1,5 +1,5 @@
-//! Aggregators that are gone without a farewell: they expire with their shares, and are remembered until they
-//! return, are forgotten by an operator, or have been gone for long.
+//! Aggregators that left without a farewell: they expire with their shares, and are remembered
+//! until they return, are forgotten by an operator, or have been away for long.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,18 +13,14 @@ use super::Brain;
 use crate::aggregators::{Aggregator, Place};
 use crate::bucket::BucketState;
 
-/// Why an aggregator cannot be forgotten.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ForgetError {
-    /// No aggregator has this zone and name.
     #[error("no aggregator `{given}` is known; {}", hint(.nearest.as_deref()))]
     Unknown {
-        /// The zone and name as given.
         given: String,
         /// The most similar one that is known.
         nearest: Option<String>,
     },
-    /// The aggregator has a stream.
     #[error("aggregator `{0}` is connected: stop it first, then forget it")]
     Connected(String),
 }
@@ -36,7 +32,6 @@ fn hint(nearest: Option<&str>) -> String {
     )
 }
 
-/// The form `ZONE/NAME` in which operators name an aggregator.
 pub(crate) fn display((zone, name): &Place) -> String {
     format!("{zone}/{name}")
 }
@@ -46,15 +41,15 @@ fn is_at(identity: &Identity, place: &Place) -> bool {
 }
 
 impl Brain {
-    /// Returns the zone and name of the aggregator directly below whose process has this id, which is written in
+    /// Returns the zone and name of the aggregator directly below with this process id, in
     /// hexadecimal digits as in the state.
     pub(crate) fn aggregator_of(&self, instance: &str) -> Option<String> {
         let instance = InstanceId(u128::from_str_radix(instance, 16).ok()?);
         self.downstream.aggregators.place_of(instance).map(display)
     }
 
-    /// Removes aggregators whose share is released, and aggregators that did not come back after the start.
-    /// They are remembered as expired.
+    /// Removes aggregators whose share is released, and aggregators that did not return after the
+    /// start. They are remembered as expired.
     pub(super) fn expire_aggregators(&mut self, unix_s: i64) {
         let expired = self.durable.expired.prune(unix_s);
         self.pending_saves.note_wanted(!expired.is_empty());
@@ -76,8 +71,8 @@ impl Brain {
         }
     }
 
-    /// Removes the traces of an aggregator, except its liveness: a zone that is gone without a farewell
-    /// becomes stale.
+    /// Removes the traces of an aggregator, except its liveness: a zone that left without a
+    /// farewell becomes stale.
     pub(super) fn remove_aggregator(&mut self, place: &Place) {
         for bucket in self.buckets.states.values_mut() {
             bucket.zones.remove(place);
@@ -86,8 +81,8 @@ impl Brain {
         self.pending_saves.note_change(changed);
     }
 
-    /// Removes an aggregator for good: it left in good order, or an operator knows that it does not return.
-    /// What is still held for it is free at once.
+    /// Removes an aggregator for good: it left cleanly, or an operator knows that it does not
+    /// return. The share that is still held for it is free immediately.
     pub(super) fn dismiss(&mut self, place: &Place) {
         let sessions = self.downstream.sessions.iter().filter(|child| is_at(&child.identity, place));
         let instances: Vec<_> = sessions.map(|child| child.identity.instance).collect();
@@ -139,7 +134,6 @@ impl Brain {
         self.clock.unix_s.unwrap_or_default()
     }
 
-    /// Returns true while two processes of this aggregator's name replace each other.
     pub(crate) fn has_name_conflict(&self, aggregator: &Aggregator) -> bool {
         aggregator.has_name_conflict(self.clock.progress.now())
     }

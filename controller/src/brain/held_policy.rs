@@ -1,4 +1,4 @@
-//! The policy in force, and the policy that guardrails hold back until an operator acknowledges it.
+//! The current policy, and the policy that guardrails hold back until an operator acknowledges it.
 
 use std::sync::Arc;
 
@@ -15,30 +15,22 @@ const HASH_CHARS_MAX: usize = 64;
 /// The reason to hold back a policy that was held back and passes by the traffic after a restart.
 const HELD_BEFORE: &str = "held back before the restart, and not acknowledged";
 
-/// A policy that is held back.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldPolicy {
-    /// The policy.
     pub(crate) policy: Arc<Policy>,
-    /// Its differences from the policy in force.
     pub(crate) differences: Vec<Difference>,
-    /// Why it is held back.
     pub(crate) reasons: Vec<String>,
 }
 
-/// The result of offering a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// The policy is in force.
     Taken,
-    /// The policy waits to be acknowledged. Its kill switch and its lower modes are in force already.
+    /// The policy waits to be acknowledged. Its kill switch and its lower modes are active already.
     Held,
 }
 
-/// Why no policy was released.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AckError {
-    /// No policy is held back.
     #[error("no policy is held back: {in_force} is in force")]
     Nothing {
         /// The policy in force.
@@ -49,29 +41,26 @@ pub(crate) enum AckError {
         "the files have changed since {held} was read, they are {on_disk} now: look at them with `plimsoll diff`"
     )]
     Changed {
-        /// The policy held back.
         held: PolicyHash,
         /// The hash of the files.
         on_disk: PolicyHash,
     },
-    /// The acknowledged policy is not the one that is held back.
+    /// The acknowledged policy differs from the held one.
     #[error("the policy that is held back is {held}, not {asked}: look at it with `plimsoll diff`")]
     Other {
-        /// The policy held back.
         held: PolicyHash,
         /// The acknowledged hash.
         asked: String,
     },
 }
 
-/// The policy in force and the one held back.
 #[derive(Debug)]
 pub(crate) struct Policies {
     pub(crate) in_force: Arc<Policy>,
     pub(crate) held: Option<HeldPolicy>,
     /// Why the files as they are now were refused, if they were.
     pub(crate) refused: Option<String>,
-    /// The traffic of the last minutes, by which guardrails judge.
+    /// The traffic of the last minutes, which guardrails judge by.
     pub(super) traffic: TrafficRecord,
 }
 
@@ -82,13 +71,11 @@ impl Policies {
         Self { in_force, held: None, refused: None, traffic }
     }
 
-    /// Holds a policy back.
     fn hold(&mut self, policy: Arc<Policy>, reasons: Vec<String>) {
         let differences = differences(&self.in_force, &policy);
         self.held = Some(HeldPolicy { policy, differences, reasons });
     }
 
-    /// Puts a policy in force and drops the one held back.
     pub(super) fn replace(&mut self, policy: Arc<Policy>) {
         (self.in_force, self.held, self.refused) = (policy, None, None);
     }
@@ -115,8 +102,9 @@ impl Policies {
 // === impl Brain ===
 
 impl Brain {
-    /// Holds the policy of the files back, because the change cannot be recorded. Its kill switch and its lower modes
-    /// are in force at once. It must be [offered](Self::offer) again once it is recorded.
+    /// Holds the policy of the files back, because the change cannot be recorded. Its kill switch
+    /// and its lower modes are active immediately. It must be [offered](Self::offer) again once it
+    /// is recorded.
     pub(crate) fn hold_unlogged(&mut self, policy: Arc<Policy>, why: String) {
         self.policies.refused = None;
         let before = self.durable.clone();
@@ -125,12 +113,12 @@ impl Brain {
         self.settle_modes(&before);
     }
 
-    /// Puts the policy of the files in force, or holds it back if guardrails find a reason.
+    /// Activates the policy of the files, or holds it back if guardrails find a reason.
     pub(crate) fn offer(&mut self, policy: Arc<Policy>) -> Offer {
         self.policies.refused = None;
         self.record_traffic(self.clock.at);
         let before = self.durable.clone();
-        // The files are back at the policy in force, after another one was held back.
+        // The files have returned to the current policy, after another one was held back.
         if self.policies.held.is_some() && policy.hash() == self.policies.in_force.hash() {
             self.policies.held = None;
             self.durable.on_recall(&policy);
@@ -144,20 +132,18 @@ impl Brain {
         }
         self.durable.on_held(&policy, &self.policies.in_force);
         self.policies.hold(policy, reasons);
-        // With the traffic by which it was judged, so that a restart holds it back, too.
+        // With the traffic that it was judged by, so that a restart holds it back, too.
         self.pending_saves.note_change(true);
         self.settle_modes(&before);
         Offer::Held
     }
 
-    /// Saves and sends the modes that have changed since `before`.
     fn settle_modes(&mut self, before: &DurableState) {
         self.close_ended_stages();
         self.pending_saves.note_change(*before != self.durable);
         self.post();
     }
 
-    /// The reasons to hold back a policy, by the traffic of the last minutes.
     fn reasons_to_hold(&self, offered: &Policy) -> Vec<String> {
         let in_force = &self.policies.in_force;
         let mut durable = self.durable.clone();
@@ -184,8 +170,8 @@ impl Brain {
         reasons
     }
 
-    /// Puts the policy that is held back in force, because an operator acknowledges it by its hash. `on_disk` is
-    /// the hash of the files as they are now.
+    /// Activates the held policy, because an operator acknowledges it by its hash. `on_disk` is the
+    /// hash of the files as they are now.
     ///
     /// # Errors
     /// If no policy is held back, or another one, or if the files have changed.
@@ -196,7 +182,7 @@ impl Brain {
         Ok(hash)
     }
 
-    /// Puts a policy in force.
+    /// Activates a policy.
     pub fn on_policy(&mut self, policy: Arc<Policy>) {
         let before = self.durable.clone();
         self.durable.on_policy(&policy);

@@ -11,27 +11,22 @@ use plimsoll_policy::Policy;
 
 /// A key without counts for this long may be evicted. By then the share of a silent zone has been released.
 pub(crate) const IDLE: Duration = Duration::from_secs(600);
-/// The number of ticks in which the search for idle keys visits every key.
+/// Number of ticks that the search for idle keys takes to visit every key.
 const SEARCH_TICKS: usize = 120;
 
-/// All keys by id.
 #[derive(Debug)]
 pub(crate) struct Keys {
     table: KeyTable<Account>,
-    /// Keys that were added since the last [`take_new`](Self::take_new).
     new: Vec<KeyId>,
     /// Keys of tenants that the policy does not list find room up to here.
     keys_max: usize,
-    /// The tenants that the policy lists.
     listed: HashSet<Tenant>,
     now: MonoTime,
 }
 
-/// The counts of one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     total: Tally,
-    /// The latest time with counts.
     counted: MonoTime,
 }
 
@@ -41,7 +36,6 @@ impl Keys {
         Self { table, new: Vec::new(), keys_max, listed: HashSet::new(), now }
     }
 
-    /// The tenants that a policy lists have room from now on.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
         self.listed = policy.tenants().map(|(tenant, _)| tenant.clone()).collect();
     }
@@ -51,12 +45,11 @@ impl Keys {
         self.open(&default_of(bucket));
     }
 
-    /// Returns true if a key has had no counts for long.
     pub(crate) fn is_idle(&self, now: MonoTime, id: KeyId) -> bool {
         now.since(self.table.value(id).counted) >= IDLE
     }
 
-    /// Removes keys with their counts: their buckets are gone.
+    /// Removes keys with their counts: their buckets were removed.
     pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) {
         for id in gone {
             self.table.remove(*id);
@@ -64,12 +57,10 @@ impl Keys {
         self.new.retain(|id| !gone.contains(id));
     }
 
-    /// Every key with its id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Key)> {
         self.table.iter().map(|(id, key, _)| (id, key))
     }
 
-    /// The name of a key.
     pub(crate) fn key(&self, id: KeyId) -> &Key {
         self.table.key(id)
     }
@@ -79,7 +70,6 @@ impl Keys {
         self.table.iter().map(|(_, key, account)| (key, account.total))
     }
 
-    /// The total counts of a key.
     pub(crate) fn total(&self, id: KeyId) -> Tally {
         self.table.value(id).total
     }
@@ -90,13 +80,11 @@ impl Keys {
         total.late = total.late.plus(delta.counts.since(delta.late));
     }
 
-    /// Takes the keys that were added since the last call.
     pub(crate) fn take_new(&mut self) -> Vec<(KeyId, Key)> {
         let new = std::mem::take(&mut self.new);
         new.into_iter().map(|id| (id, self.table.key(id).clone())).collect()
     }
 
-    /// The ledger into which the entries of one report go.
     pub(crate) fn entering(&mut self) -> Entering<'_> {
         Entering { keys: self, entries: Vec::new() }
     }
@@ -149,11 +137,9 @@ impl Keys {
     }
 }
 
-/// One report on its way into the table.
 #[derive(Debug)]
 pub(crate) struct Entering<'a> {
     keys: &'a mut Keys,
-    /// The counts that it added, by key.
     pub(crate) entries: Vec<Entry>,
 }
 

@@ -16,7 +16,7 @@ impl Brain {
     /// past every claim, as with every command.
     ///
     /// # Errors
-    /// If there is no room for another bucket that is killed alone.
+    /// If there is no room for another bucket with its own kill.
     pub fn on_kill(&mut self, scope: &Scope, command: Command) -> Result<(), KilledBucketsFull> {
         let has_passed = self.durable.pass_claim(scope, self.kills.claims().highest(scope));
         let changed = self.durable.on_command(scope, command, &self.policies.in_force)?;
@@ -35,7 +35,7 @@ impl Brain {
         (ended, passed)
     }
 
-    /// The known aggregators without a stream, of which the controller does not know what was ordered there.
+    /// The known aggregators without a stream: the controller does not know the orders given there.
     pub(crate) fn aggregators_away(&self) -> impl Iterator<Item = Place> {
         let mut away = self.known_aggregators();
         for child in self.downstream.sessions.connected() {
@@ -49,18 +49,15 @@ impl Brain {
         self.kills.kills()
     }
 
-    /// Returns true if the policy has an entry for a bucket, or a client uses it.
     pub(crate) fn knows(&self, bucket: &Bucket) -> bool {
         self.buckets.states.contains_key(bucket) || self.policies.in_force.entry(bucket).is_some()
     }
 
-    /// The buckets that the policy names, and those that a client uses.
     pub(crate) fn known_buckets(&self) -> impl Iterator<Item = &Bucket> {
         let named = self.policies.in_force.exact_buckets().map(|(bucket, _)| bucket);
         named.chain(self.buckets.states.values().map(|bucket| &bucket.name))
     }
 
-    /// The number of connected clients that are killed locally, as their aggregators report them.
     pub(crate) fn killed_locally(&self) -> u32 {
         self.downstream.sessions.connected().map(|child| child.killed_locally).fold(0, u32::saturating_add)
     }
@@ -80,7 +77,6 @@ impl Brain {
         self.kills.on_drill(now, drill, None, due_children(&self.downstream))
     }
 
-    /// Ends the commands whose time to live is over.
     pub(super) fn on_time(&mut self, now: MonoTime, unix_s: i64) {
         let is_due = self.durable.count_down(now, unix_s);
         self.pending_saves.note_wanted(is_due);
@@ -101,7 +97,8 @@ impl Brain {
         self.join_drill(now, report.drill)
     }
 
-    /// Notes the generations above the ones here that the report contains, and those of clients that it passes on.
+    /// Notes the generations above the ones here that the report contains, and the generations of
+    /// clients that it passes on.
     fn note_claims(&mut self, now: MonoTime, child: &Identity, report: &Report) {
         let (durable, claims) = (&self.durable, self.kills.claims_mut());
         let mut note = |scope: &Scope, claim: KillClaim| {
@@ -119,7 +116,6 @@ impl Brain {
         self.kills.claims()
     }
 
-    /// Takes the claims to log.
     pub(crate) fn take_kill_claims(&mut self, now: MonoTime) -> Vec<(Scope, KillClaim)> {
         self.kills.claims_mut().take_unlogged(now)
     }

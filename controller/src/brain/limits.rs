@@ -15,49 +15,40 @@ use crate::bucket::BucketState;
 use crate::history::store::Restored;
 use crate::history::{ClosedDays, FiledDays, History, MinuteSamples, Unsaved};
 
-/// The longest report that counts for the minute in which it arrives. A longer one says little about that
-/// minute.
+/// Maximum span of a report that counts for the minute when it arrives. A longer report shows
+/// little about that minute.
 const REPORT_SPAN_MAX: Duration = Duration::from_secs(15);
 
 /// The last good answer to each query, by URL and query, before it is clamped to its bounds.
 pub(crate) type LimitAnswers = BTreeMap<(String, String), LimitAnswer>;
 
-/// Changes of limits that were learned or queried.
 pub(crate) type LimitChanges = Vec<LimitChange>;
 
-/// The change of one bucket's limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LimitChange {
-    /// The bucket.
     pub(crate) bucket: Bucket,
-    /// The limit before.
     pub(crate) old: Limit,
-    /// The limit from now on.
     pub(crate) new: Limit,
 }
 
-/// The answer to the query of a limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LimitAnswer {
     /// Requests/s.
     pub(crate) rate: Rate,
-    /// The time of the answer.
     pub(crate) at: MonoTime,
 }
 
-/// The evidence from which limits follow: the history of the traffic, and the answers to queries.
+/// The evidence that limits follow from: the history of the traffic, and the answers to queries.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     pub(crate) history: History,
     pub(crate) answers: LimitAnswers,
-    /// True if a restart would lose an answer.
     has_unsaved_answers: bool,
 }
 
 // === impl Limits ===
 
 impl Limits {
-    /// The limit of a bucket, from whichever source its policy names.
     pub(super) fn of(&self, policy: &Policy, bucket: &Bucket) -> Limit {
         let Some(of_bucket) = policy.bucket(bucket) else { return Limit::Unknown };
         match &of_bucket.source {
@@ -123,13 +114,11 @@ impl Brain {
         }
     }
 
-    /// Learns from a minute that was saved. Returns the limits that changed.
     pub(crate) fn on_minute_written(&mut self, minute: &MinuteSamples) -> LimitChanges {
         self.limits.history.on_written(minute, &self.policies.in_force);
         self.apply_limits()
     }
 
-    /// Restores the saved history, and the answers to queries that the policy still has.
     pub(crate) fn restore_history(&mut self, now: MonoTime, restored: Restored) {
         let policy = &self.policies.in_force;
         self.limits.history.restore(restored.closed, restored.minutes, policy);
@@ -149,13 +138,11 @@ impl Brain {
         (filed, self.limits.history.take_closed(), self.apply_limits())
     }
 
-    /// Takes the answer to the query of a limit. Returns the limits that changed.
     pub(crate) fn on_answer(&mut self, source: &Prometheus, answer: LimitAnswer) -> LimitChanges {
         self.limits.on_answer(source, answer, &self.policies.in_force);
         self.apply_limits()
     }
 
-    /// Samples the minute that is over, if one is.
     pub(super) fn sample_minute(&mut self, now: MonoTime, unix_s: i64) {
         let (buckets, keys, durable) = (&self.buckets, &self.keys, &self.durable);
         let total = |bucket: &BucketState| {
@@ -180,7 +167,6 @@ impl Brain {
         }
     }
 
-    /// Sets the limit of every bucket from the present evidence, and returns the limits that changed.
     fn apply_limits(&mut self) -> LimitChanges {
         let mut changes = Vec::new();
         for bucket in self.buckets.states.values_mut() {

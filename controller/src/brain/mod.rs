@@ -2,8 +2,8 @@
 //! and the modules around it read files, serve ports and save.
 //!
 //! `Brain` itself only sequences its parts. Each part owns one concern:
-//! * `Policies`: the policy in force, the one that guardrails hold back, and the traffic of the last minutes, by which
-//!   they judge.
+//! * `Policies`: the current policy, the policy that guardrails hold back, and the traffic of the
+//!   last minutes that they judge by.
 //! * `DurableState` and `PendingSaves`: the state that outlives a restart, and how much of it is saved.
 //! * `Downstream`: the streams of aggregators and the counts already taken from each, the rates of each aggregator and what
 //!   it is sent, which of them are sent rates after a start, and which have not reported for too long.
@@ -79,7 +79,6 @@ pub struct Brain {
     pub(crate) rollouts: Rollouts,
 }
 
-/// The aggregators that report to this controller.
 #[derive(Debug)]
 pub(crate) struct Downstream {
     pub(crate) sessions: Sessions,
@@ -88,15 +87,13 @@ pub(crate) struct Downstream {
     liveness: Liveness,
 }
 
-/// The time as of the last tick.
 #[derive(Debug)]
 struct Clock {
     at: MonoTime,
     /// The time of day in seconds since 1970; unknown before the first tick.
     unix_s: Option<i64>,
-    /// The clock by which children are silent.
+    /// The clock for the silence of children.
     progress: Progress,
-    /// The time of the latest search for idle buckets.
     swept: MonoTime,
 }
 
@@ -117,7 +114,7 @@ impl Brain {
             durable.recovering.push(format!("{instance:?}"));
         }
         durable.epoch = Epoch(durable.epoch.0.saturating_add(1));
-        // Without a saved policy the files are in force as they are, held back before or not.
+        // Without a saved policy the files are active as they are, held back before or not.
         let held = durable.held.take().filter(|held| *held != policy.hash().to_string());
         let mut rollouts = Rollouts::restored(&durable);
         rollouts.recovery = (!durable.recovering.is_empty()).then(|| Recovery::new(now));
@@ -169,7 +166,6 @@ impl Brain {
         }
     }
 
-    /// Brings what each aggregator is sent up to date.
     fn post(&mut self) {
         self.settle_kills();
         let (policy, durable, buckets) = (&self.policies.in_force, &self.durable, &self.buckets);
@@ -240,7 +236,7 @@ impl Brain {
         self.pending_saves.is_in_effect()
     }
 
-    /// The policy in force.
+    /// The current policy.
     pub const fn policy(&self) -> &Arc<Policy> {
         &self.policies.in_force
     }

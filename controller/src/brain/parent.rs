@@ -17,7 +17,8 @@ use crate::bucket::Listing;
 
 impl Parent for Brain {
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected> {
-        // Every check that can refuse the report comes first, so that a refused report changes nothing.
+        // Every check that can refuse the report is first, so that a refused report changes
+        // nothing.
         let child = self.downstream.sessions.check(stream, &report)?.clone();
         let place = place_of(&child);
         if child.role != Role::Aggregator {
@@ -103,7 +104,6 @@ impl Parent for Brain {
 }
 
 impl Brain {
-    /// Enters the counts and the evidence of a report that was checked, or of one part of it.
     fn enter(
         &mut self,
         now: MonoTime,
@@ -136,7 +136,6 @@ impl Brain {
         }
     }
 
-    /// Opens a session for the aggregator that greets.
     fn greet(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> Result<(), StreamRejected> {
         let identity = report.identity.clone().ok_or(StreamRejected::Greeting)?;
         let (place, instance) = (place_of(&identity), identity.instance);
@@ -156,8 +155,8 @@ impl Brain {
         Ok(())
     }
 
-    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if the
-    /// aggregator was not sent those of one of them before.
+    /// Makes the buckets of a report known, and sends their directives from now on. Returns true if
+    /// one of them is new to the aggregator.
     fn ensure_buckets(&mut self, now: MonoTime, stream: StreamId, report: &Report) -> bool {
         let policy = Arc::clone(&self.policies.in_force);
         let Some(child) = self.downstream.sessions.by_stream(stream) else { return false };
@@ -208,7 +207,7 @@ impl Brain {
         any_new
     }
 
-    /// Remembers the latest names that no policy covers, which are answered with the one that is similar.
+    /// Remembers the latest names that no policy covers; the answer has a similar name.
     fn note_unlisted(&mut self, now: MonoTime, stream: StreamId, names: &[&Bucket]) {
         let skipped = names.len().saturating_sub(NAMES_MAX);
         self.buckets.unlisted.count += skipped as u64;

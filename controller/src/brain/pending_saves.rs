@@ -1,19 +1,15 @@
 //! Changes of the durable state that are not saved yet. Directives that depend on them wait for the save, so
 //! that no restart can take back what aggregators were sent.
 
-/// The progress of saving the durable state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingSaves {
-    /// Numbers the changes.
     changes: u64,
-    /// The last change that was saved.
     saved: u64,
     /// Why the last save failed, if it did. Directives go out unsaved then: a full disk must not keep a kill from
     /// the fleet.
     pub(crate) failure: Option<String>,
     /// A save is wanted that no directive waits for.
     wanted: bool,
-    /// The number of failed saves.
     pub(crate) failures: u64,
 }
 
@@ -30,7 +26,7 @@ impl PendingSaves {
         self.wanted |= wanted;
     }
 
-    /// Returns the number of the change up to which the state must be saved now, if it must.
+    /// Returns the number of the last change that must be saved now, if any.
     pub(super) fn take_due(&mut self) -> Option<u64> {
         let due = !self.is_saved() || self.wanted;
         due.then(|| {
@@ -39,7 +35,6 @@ impl PendingSaves {
         })
     }
 
-    /// Notes that the state up to the change with this number was saved.
     pub(super) fn on_saved(&mut self, number: u64) {
         debug_assert!(number <= self.changes, "change {number} of {} is not known", self.changes);
         self.saved = self.saved.max(number);
@@ -53,12 +48,10 @@ impl PendingSaves {
         self.failures += 1;
     }
 
-    /// Returns true before the first change.
     pub(super) const fn is_untouched(&self) -> bool {
         self.changes == 0
     }
 
-    /// Returns true if every change is saved.
     pub(super) const fn is_saved(&self) -> bool {
         self.saved >= self.changes
     }

@@ -13,13 +13,12 @@ use crate::aggregators::Place;
 use crate::aggregators::takeover::Takeover;
 use crate::bucket::{Buckets, Tick};
 
-/// The interval of the search for idle buckets.
 const SWEEP: Duration = Duration::from_secs(10);
 
 impl Brain {
     /// Applies the law to every bucket, and judges every rollout. Must be called once per
-    /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since 1970, by
-    /// which boosts and kills expire.
+    /// [tick](plimsoll_core::law::Parameters::tick). `unix_s` is the time of day in seconds since
+    /// 1970, for the expiry of boosts and kills.
     pub fn on_tick(&mut self, now: MonoTime, unix_s: i64) {
         let since_last = now.since(self.clock.at);
         (self.clock.at, self.clock.unix_s) = (now, Some(unix_s));
@@ -79,7 +78,6 @@ impl Brain {
         });
     }
 
-    /// Evicts idle keys of tenants that the policy does not list.
     fn evict_keys(&mut self, now: MonoTime) {
         let (policy, aggregators) = (&self.policies.in_force, &self.downstream.aggregators);
         let may_leave =
@@ -92,7 +90,8 @@ impl Brain {
         }
     }
 
-    /// Drops the buckets that the policy does not list by name, that no aggregator is subscribed to and that have no traffic. The counts of one that comes back begin at zero here; none are lost.
+    /// Drops the buckets that are not listed by name in the policy, without a subscribed aggregator
+    /// and without traffic. The counts of a bucket that returns begin at zero here; none are lost.
     fn drop_idle_buckets(&mut self, now: MonoTime) {
         if now.since(self.clock.swept) < SWEEP {
             return;
@@ -132,7 +131,6 @@ impl Brain {
         self.buckets.states.values().map(|bucket| (&bucket.name, bucket.admissions.figures()))
     }
 
-    /// Takes the buckets that began to find no room since the last call.
     pub(crate) fn take_unprotected(&mut self) -> Vec<Bucket> {
         self.buckets.no_room.take_unlogged()
     }

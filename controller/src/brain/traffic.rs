@@ -1,4 +1,5 @@
-//! A record of the traffic of the last minutes, by which guardrails judge the effect of a changed policy.
+//! A record of the traffic of the last minutes: guardrails judge the effect of a changed policy by
+//! it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,17 +10,15 @@ use plimsoll_policy::Offered;
 
 use super::Brain;
 
-/// The interval between two moments of the record.
 const EVERY: Duration = Duration::from_secs(10);
-/// Moments that are kept: those of five minutes.
+/// Number of moments kept: five minutes.
 pub(crate) const MOMENTS_MAX: usize = 30;
-/// Keys of one moment; of more, those with the most traffic. The others count as the class `default` of their
-/// bucket.
+/// Maximum number of keys of one moment: the keys with the most traffic. The others count as the
+/// class `default` of their bucket.
 pub(crate) const TRAFFIC_KEYS_MAX: usize = 2_000;
 /// Requests/s below which a key is left out.
 const RATE_MIN: f64 = 0.01;
 
-/// The rates offered at several moments of the last minutes, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct TrafficRecord {
     moments: VecDeque<Offered>,
@@ -29,7 +28,6 @@ pub(super) struct TrafficRecord {
 // === impl TrafficRecord ===
 
 impl TrafficRecord {
-    /// Begins with the traffic that was saved before a restart.
     pub(super) fn restored(saved: &Offered) -> Self {
         Self { moments: VecDeque::from([saved.clone()]), last: None }
     }
@@ -46,12 +44,10 @@ impl TrafficRecord {
         }
     }
 
-    /// The moments of the record.
     pub(super) fn moments(&self) -> impl Iterator<Item = &Offered> {
         self.moments.iter()
     }
 
-    /// The moment with the most traffic.
     fn busiest(&self) -> Offered {
         let total = |offered: &&Offered| offered.values().flat_map(|tenants| tenants.values()).sum::<f64>();
         let busiest = self.moments.iter().max_by(|one, other| total(one).total_cmp(&total(other)));
@@ -62,22 +58,20 @@ impl TrafficRecord {
 // === impl Brain ===
 
 impl Brain {
-    /// Adds a moment to the record of traffic, if one is due.
     pub(super) fn tick_traffic(&mut self, now: MonoTime) {
         if self.policies.traffic.is_due(now) {
             self.record_traffic(now);
         }
     }
 
-    /// Adds a moment to the record of traffic. The state has the busiest one, for the next start; no save is made
-    /// for it alone.
+    /// Adds a moment to the record of traffic. The state has the busiest moment, for the next
+    /// start; it causes no save.
     pub(super) fn record_traffic(&mut self, now: MonoTime) {
         let offered = self.offered();
         self.policies.traffic.add(now, offered);
         self.durable.traffic = self.policies.traffic.busiest();
     }
 
-    /// The rates offered now, as far as aggregators have reported them.
     fn offered(&self) -> Offered {
         let rate = |id| -> f64 {
             let rates = self.downstream.aggregators.iter();
@@ -88,8 +82,8 @@ impl Brain {
     }
 }
 
-/// Returns the rates by bucket and tenant. Those of the keys beyond the maximum are added up in the class `default`
-/// of their bucket.
+/// Returns the rates by bucket and tenant. The rates of keys beyond the maximum are added up in the
+/// class `default` of their bucket.
 fn by_bucket(mut rates: Vec<(f64, &Key)>) -> Offered {
     if rates.len() > TRAFFIC_KEYS_MAX {
         rates.select_nth_unstable_by(TRAFFIC_KEYS_MAX, |one, other| other.0.total_cmp(&one.0));

@@ -1,10 +1,10 @@
 //! The candidate of a bucket: a second limit that is only evaluated. It counts what the law would refuse of
 //! the same requests, and refuses none of them.
 //!
-//! The law runs a second time for the bucket as a whole: the candidate has a balance of its own, which its
-//! limit credits and the requests that would have passed debit. Three effects are left out, because they
-//! follow only from real refusals: retries of callers, the choice of the refused tenant, and the guards of
-//! single zones.
+//! The law runs a second time for the bucket as a whole: the candidate has its own balance, which
+//! its limit credits and the requests that would have passed debit. Three effects are left out,
+//! because they follow only from real refusals: retries of callers, the choice of the refused
+//! tenant, and the guards of single zones.
 
 use std::time::Duration;
 
@@ -12,24 +12,19 @@ use plimsoll_core::law::{Balance, Parameters};
 use plimsoll_core::quantity::Rate;
 use plimsoll_policy::BucketPolicy;
 
-/// A candidate limit and its counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// The limit in requests/s.
     pub(crate) limit: Rate,
     balance: Balance,
     /// The share of requests that it would refuse now: 0..=1.
     pub(crate) ratio: f64,
-    /// The requests with which it was evaluated.
     pub(crate) offered: f64,
-    /// The number of these requests that it would have refused.
     pub(crate) would_dropped: f64,
 }
 
 // === impl Candidate ===
 
 impl Candidate {
-    /// The candidate of a policy. The present one is kept with its counts if its limit is unchanged.
     pub(super) fn configured(present: Option<Self>, policy: Option<&BucketPolicy>) -> Option<Self> {
         let limit = policy?.candidate?;
         let fresh = Self { limit, balance: Balance::default(), ratio: 0.0, offered: 0.0, would_dropped: 0.0 };

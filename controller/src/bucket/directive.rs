@@ -11,7 +11,6 @@ use crate::aggregators::Place;
 use crate::state::DurableState;
 
 impl BucketState {
-    /// Returns the whole state of the bucket for the aggregator at a place.
     pub(crate) fn directive(
         &self,
         place: &Place,

@@ -34,41 +34,29 @@ pub(crate) use self::candidate::Candidate;
 pub(crate) use self::registry::{Buckets, Listing};
 pub(crate) use self::tick::{Scratch, Tick};
 
-/// A bucket that the controller knows.
 #[derive(Debug)]
 pub(crate) struct BucketState {
     pub(crate) name: Bucket,
-    /// The entry of the policy that covers it, if any.
     pub(crate) entry: Option<String>,
-    /// How the policy lists it.
     pub(crate) listing: Listing,
-    /// The latest time at which a child was subscribed to it.
     pub(crate) used: MonoTime,
-    /// The requests/s that may pass over all zones.
     pub(crate) limit: Limit,
     pub(crate) terms: PolicyTerms,
     pub(crate) tenants: BucketTenants,
-    /// The requests saved up, or owed if negative.
     pub(crate) balance: Balance,
-    /// The second limit, which is only evaluated.
     pub(crate) candidate: Option<Candidate>,
-    /// The decisions of the last seconds.
     pub(crate) admissions: AdmissionCheck,
-    /// The refusals of exact quotas.
     pub(crate) quota_drops: QuotaDrops,
     pub(crate) quota_repeats: QuotaDrops,
-    /// The burst credits of tenants with a burst multiplier.
     bursts: HashMap<Tenant, Burst>,
     /// One per entry of `tenants`; empty until the law is first applied.
     shares: Vec<Share>,
-    /// The parts of the aggregators.
     pub(crate) zones: BTreeMap<Place, ZoneShare>,
     presences: Presences,
-    /// The traffic and the shares of silent aggregators.
     pub(crate) silent: SilentShares,
 }
 
-/// What no longer counts of silent aggregators, whose clients may go on.
+/// The traffic of silent aggregators that does not count anymore; their clients may continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct SilentShares {
     /// Requests/s that they offered last, as far as those are no part of the offered traffic any more.
@@ -77,35 +65,29 @@ pub(crate) struct SilentShares {
     pub(crate) released: f64,
 }
 
-/// The settings of the bucket in the policy, as far as the law needs them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicyTerms {
-    /// The limit is learned or queried.
     has_moving_limit: bool,
     burst: Duration,
     tenant_limit: Option<Rate>,
     release: Release,
     coin: Coin,
     cohort: Cohort,
-    /// The exact quotas.
     pub(crate) quotas: BucketQuotas,
 }
 
-/// The demand of one tenant and what the law gives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Share {
     /// Requests/s offered over all zones.
     pub(crate) offered: f64,
     /// Requests/s that may pass.
     pub(crate) allocation: f64,
-    /// The drop probability that follows.
     pub(crate) ratio: DropRatio,
     /// True if the tenant limit and not the bucket's limit stops it.
     pub(crate) at_tenant_limit: bool,
     weight: f64,
 }
 
-/// The part of one aggregator.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneShare {
     /// One per entry of `tenants`.
@@ -116,15 +98,13 @@ pub(crate) struct ZoneShare {
     new_share: Option<NewShare>,
     /// Its part of the limit in requests/s while this controller is silent, once it was sent one.
     hold: Option<f64>,
-    /// The requests by which the balance was moved on assumptions while it was silent; `None` while it was
-    /// not.
+    /// Requests that moved the balance on assumptions while it was silent; `None` while it was not.
     assumed: Option<f64>,
 }
 
 // === impl BucketState ===
 
 impl BucketState {
-    /// A bucket without a policy and without traffic.
     pub(crate) fn new(name: Bucket, listing: Listing) -> Self {
         Self {
             name,
@@ -147,7 +127,8 @@ impl BucketState {
         }
     }
 
-    /// The share of each tenant with an entry of its own. Empty without a limit, and before rates are sent.
+    /// The share of each tenant with its own entry. Empty without a limit, and before rates are
+    /// sent.
     pub(crate) fn shares(&self) -> impl Iterator<Item = (&Tenant, &Share)> {
         self.tenants.iter().map(|tenant| &tenant.name).zip(&self.shares)
     }
@@ -163,7 +144,7 @@ impl BucketState {
         Some(MovingLimit { entry: self.entry.as_deref()?, bucket: &self.name, limit })
     }
 
-    /// The limit that the law divides. A bucket without one may have a tenant limit alone.
+    /// The limit that the law divides. A bucket without one may have only a tenant limit.
     pub(crate) fn divided_limit(&self) -> Limit {
         match self.limit {
             Limit::Unlimited | Limit::Unknown if self.terms.tenant_limit.is_some() => {
@@ -173,12 +154,11 @@ impl BucketState {
         }
     }
 
-    /// Returns true if there is a limit that the law divides.
     pub(crate) fn is_divided(&self) -> bool {
         self.divided_limit().per_second().is_some_and(|limit| limit > Rate::ZERO)
     }
 
-    /// The mode in force: the stage of its entry, lowered by kills.
+    /// The current mode: the stage of its entry, lowered by kills.
     pub(crate) fn mode(&self, durable: &DurableState) -> Mode {
         let stage = self.entry.as_ref().and_then(|entry| durable.stages.get(entry));
         durable.mode_of(&self.name, stage.map_or(Mode::Shadow, |stage| stage.stage))

@@ -1,27 +1,22 @@
-//! The rate at which exact quotas refuse requests of a bucket, for operators. The law does not see it.
+//! The rate of refusals of a bucket by exact quotas, for operators. The law does not see it.
 
 use std::time::Duration;
 
-/// The time over which the rate is smoothed.
 const SMOOTHING: Duration = Duration::from_secs(5);
 /// A smoothed rate below this is no rate any more.
 const RATE_MIN: f64 = 0.01;
 
-/// Refusals of quotas since the last tick, and their rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QuotaDrops {
     new: u64,
-    /// The rate in requests/s.
     pub(crate) per_second: f64,
 }
 
 impl QuotaDrops {
-    /// Adds refusals that were just reported.
     pub(crate) const fn add(&mut self, drops: u64) {
         self.new = self.new.saturating_add(drops);
     }
 
-    /// Brings the rate up to date.
     pub(super) fn on_tick(&mut self, since_last: Duration) {
         let seconds = since_last.as_secs_f64();
         if seconds <= 0.0 {

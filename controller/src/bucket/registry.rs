@@ -1,6 +1,6 @@
-//! Every bucket that the controller knows. Those that the policy lists by their exact name always have room;
-//! those that a pattern covers have room of their own, and leave when nothing needs them. Of names that nothing covers only the latest
-//! are remembered.
+//! Every bucket that the controller knows. Buckets that the policy lists by their exact name always
+//! have room. Buckets under a pattern have their own room, and leave when nothing needs them. Of
+//! names without a policy, only the latest are remembered.
 
 use std::collections::BTreeMap;
 
@@ -17,30 +17,24 @@ const ASKED_MAX: usize = 5_000;
 /// Keys at most that follow from such buckets, since each has an entry for every listed tenant.
 const ASKED_KEYS_MAX: usize = 400_000;
 
-/// Comparisons of names in one search for similar names, beside those of its last bucket.
+/// Comparisons of names in one search for similar names, in addition to the comparisons of its last
+/// bucket.
 const COMPARISONS_MAX: usize = 10_000;
 
-/// How the policy lists a bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// By its exact name.
     Exact,
-    /// By a pattern.
     Pattern,
     /// Not at all.
     #[default]
     None,
 }
 
-/// The known buckets.
 #[derive(Debug, Default)]
 pub(crate) struct Buckets {
     pub(crate) states: BTreeMap<Bucket, BucketState>,
-    /// Buckets at most that a pattern of the policy covers.
     patterned_max: usize,
-    /// Buckets that a pattern covers and that found no room.
     pub(crate) no_room: LatestNames,
-    /// Names that nothing in the policy covers.
     pub(crate) unlisted: LatestNames,
     scratch: Scratch,
 }
@@ -48,7 +42,6 @@ pub(crate) struct Buckets {
 // === impl Listing ===
 
 impl Listing {
-    /// The listing of a bucket in a policy.
     pub(crate) fn of(policy: &Policy, bucket: &Bucket) -> Self {
         if policy.is_exact(bucket) {
             Self::Exact
@@ -63,8 +56,9 @@ impl Listing {
 // === impl Buckets ===
 
 impl Buckets {
-    /// Bounds the buckets that a pattern covers by the number of tenants that a policy lists, whose search for similar
-    /// names begins anew. Returns the names that it covers and the one before did not.
+    /// Bounds the buckets that a pattern covers by the number of tenants that a policy lists. The
+    /// search for similar names begins anew. Returns the names that this policy covers and the
+    /// previous one did not.
     pub(crate) fn on_policy(&mut self, policy: &Policy) -> Vec<Bucket> {
         self.patterned_max = ASKED_MAX.min(ASKED_KEYS_MAX / policy.tenants().count().max(1));
         let covered = self.unlisted.iter().map(|(name, _)| name);
@@ -75,7 +69,6 @@ impl Buckets {
         covered
     }
 
-    /// Returns the number of buckets that still find room as a pattern covers them.
     pub(crate) fn room(&self) -> usize {
         let patterned = self.states.values().filter(|state| state.listing == Listing::Pattern).count();
         self.patterned_max.saturating_sub(patterned)
@@ -95,15 +88,14 @@ impl Buckets {
         }
     }
 
-    /// Adds a bucket that is not known yet.
     pub(crate) fn add(&mut self, name: &Bucket, listing: Listing) -> &mut BucketState {
         debug_assert!(!self.states.contains_key(name), "bucket {name} is known already");
         self.no_room.remove(name);
         self.states.entry(name.clone()).or_insert_with(|| BucketState::new(name.clone(), listing))
     }
 
-    /// Searches the policy for names similar to some of those that it does not cover; the next call goes on with others. A
-    /// search happens once for each name and policy.
+    /// Searches the policy for names similar to some uncovered names; the next call continues with
+    /// others. A search happens once for each name and policy.
     pub(crate) fn find_nearest(&mut self, policy: &Policy) {
         let mut budget = COMPARISONS_MAX;
         for (name, asked) in self.unlisted.iter_mut().filter(|(_, asked)| asked.nearest.is_none()) {
@@ -118,7 +110,6 @@ impl Buckets {
         }
     }
 
-    /// Calls `apply` for each bucket with the buffers that all buckets share.
     pub(crate) fn each_with_scratch(&mut self, mut apply: impl FnMut(&mut BucketState, &mut Scratch)) {
         for state in self.states.values_mut() {
             apply(state, &mut self.scratch);

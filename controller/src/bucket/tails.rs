@@ -4,7 +4,6 @@
 use plimsoll_core::directive::NewShare;
 use plimsoll_core::law::tail::{Spread, Tail};
 
-/// The tails of the zones that are sent rates, in their order.
 #[derive(Debug)]
 pub(super) struct ZoneTails<'a> {
     /// The tail of each zone, and its presence; `None` for a zone that cuts no names.
@@ -31,12 +30,10 @@ impl<'a> ZoneTails<'a> {
         if part.is_finite() { part } else { 1.0 }
     }
 
-    /// The sum of the floors of all established names, as far as they ask for it.
     pub(super) fn floors(&self) -> f64 {
         self.each().map(|(tail, presence)| presence * tail.established.passes(self.floor)).sum()
     }
 
-    /// The part of a zone in the traffic of new names.
     pub(super) fn new_share(&self, zone: usize) -> Option<NewShare> {
         let (tail, presence) = self.zones.get(zone).copied().flatten()?;
         Some(NewShare::of(self.new_part(tail, presence)))

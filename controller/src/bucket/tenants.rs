@@ -6,21 +6,17 @@ use std::collections::{HashMap, HashSet};
 use plimsoll_core::names::{KeyId, Tenant};
 use plimsoll_policy::Policy;
 
-/// One tenant that the law knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BucketTenant {
-    /// The name of the tenant.
     pub(crate) name: Tenant,
     /// The id of its key, once it had traffic.
     key: Option<KeyId>,
 }
 
-/// The tenants of one bucket.
 #[derive(Debug, Default)]
 pub(crate) struct BucketTenants {
     /// Sorted by name.
     entries: Vec<BucketTenant>,
-    /// The position of the class `default` in `entries`.
     default: usize,
     by_name: HashMap<Tenant, usize>,
     /// The keys of tenants that were listed before, until they are idle.
@@ -28,7 +24,6 @@ pub(crate) struct BucketTenants {
 }
 
 impl BucketTenants {
-    /// The tenants that a policy lists, without keys.
     pub(crate) fn new(policy: &Policy) -> Self {
         let tenants = policy.tenants().map(|(tenant, _)| tenant);
         let entries: Vec<BucketTenant> =
@@ -39,7 +34,6 @@ impl BucketTenants {
         Self { entries, default, by_name, pooled: Vec::new() }
     }
 
-    /// Adds a key of the bucket.
     pub(crate) fn add(&mut self, key: KeyId, tenant: &Tenant) {
         match self.by_name.get(tenant).and_then(|at| self.entries.get_mut(*at)) {
             Some(entry) => entry.key = Some(key),
@@ -47,7 +41,6 @@ impl BucketTenants {
         }
     }
 
-    /// Removes keys of unlisted tenants.
     pub(crate) fn remove(&mut self, gone: &HashSet<KeyId>) {
         self.pooled.retain(|key| !gone.contains(key));
     }
@@ -57,17 +50,14 @@ impl BucketTenants {
         self.entries.iter()
     }
 
-    /// Every key that has had traffic.
     pub(crate) fn keys(&self) -> impl Iterator<Item = KeyId> {
         self.entries.iter().filter_map(|entry| entry.key).chain(self.pooled.iter().copied())
     }
 
-    /// The number of tenants.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// The position of the class `default`.
     pub(crate) const fn class(&self) -> usize {
         self.default
     }

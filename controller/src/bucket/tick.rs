@@ -15,44 +15,31 @@ use super::tenants::BucketTenant;
 use super::{BucketState, Share, SilentShares};
 use crate::aggregators::{Activity, Aggregator, Aggregators, Place};
 
-/// The inputs of a tick that all buckets share.
 #[derive(Debug)]
 pub(crate) struct Tick<'a> {
-    /// The time since the last tick.
     pub(crate) since_last: Duration,
     /// The time of day in seconds since 1970.
     pub(crate) unix_s: i64,
-    /// The aggregators and their rates.
     pub(crate) aggregators: &'a Aggregators,
-    /// The policy in force.
     pub(crate) policy: &'a Policy,
-    /// The parameters of the law.
     pub(crate) parameters: &'a Parameters,
-    /// True once rates are being sent.
     pub(crate) leading: bool,
 }
 
-/// Buffers that all buckets share.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// The division while zones are sent rates.
     division: Division,
-    /// The division while zones live on holds.
     holding: Division,
     claimants: Vec<Claimant>,
-    /// Counts of the tick, one per entry of the bucket's tenants.
     counts: Vec<f64>,
-    /// The allocation of each tenant over all zones, from `division`.
     sent: Vec<Whole>,
-    /// The allocation of each tenant over all zones, from `holding`.
     held: Vec<Whole>,
 }
 
-/// An aggregator that is sent rates.
 struct Served<'a> {
     place: &'a Place,
     aggregator: &'a Aggregator,
-    /// The share of its traffic with which it counts: 0..=1.
+    /// The share of its traffic that counts: 0..=1.
     presence: f64,
     /// Requests/s offered through it, one per entry of the bucket's tenants.
     rates: Vec<f64>,
@@ -61,9 +48,9 @@ struct Served<'a> {
 // === impl BucketState ===
 
 impl BucketState {
-    /// Applies the law. `divisible` is the rate in requests/s that may be divided now: the limit, unless this
-    /// controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants with an entry of
-    /// their own.
+    /// Applies the law. `divisible` is the rate in requests/s that may be divided now: the limit,
+    /// unless this controller has just taken over. Costs O(Z K + K log K) for Z zones and K tenants
+    /// with their own entry.
     pub(crate) fn on_tick(&mut self, tick: &Tick<'_>, divisible: f64, scratch: &mut Scratch) {
         self.quota_drops.on_tick(tick.since_last);
         self.quota_repeats.on_tick(tick.since_last);
@@ -74,7 +61,6 @@ impl BucketState {
         }
     }
 
-    /// Takes the offered rates of a bucket without a limit, for operators to see.
     fn observe(&mut self, tick: &Tick<'_>) {
         let mut served = self.served(tick.aggregators);
         for Served { aggregator, rates, .. } in &mut served {
@@ -102,7 +88,7 @@ impl BucketState {
         let tails = ZoneTails::new(zones, tick.policy.fairness().min_floor.per_second(), tenant_limit);
         for (at, Served { aggregator, rates, .. }) in served.iter_mut().enumerate() {
             self.tenants.gather(|key| aggregator.rate(key), rates);
-            // What exceeds the tenant limits of unlisted names is refused in any case.
+            // Requests above the tenant limits of unlisted names are refused in any case.
             if let Some(rate) = rates.get_mut(self.tenants.class()) {
                 *rate *= tails.within(at);
             }
@@ -184,7 +170,6 @@ impl BucketState {
         }
     }
 
-    /// Evaluates the candidate with the counts of this tick.
     fn evaluate_candidate(
         &mut self,
         tick: &Tick<'_>,
@@ -231,8 +216,6 @@ impl BucketState {
         }
     }
 
-    /// Divides `target` among tenants for zones that are sent rates, and `divisible` for zones that live on
-    /// holds.
     fn divide(
         &mut self,
         tick: &Tick<'_>,

@@ -28,11 +28,10 @@ use serde::{Deserialize, Serialize};
 use crate::history::sampler::Sampler;
 use crate::history::store::SavedAnswers;
 
-/// The largest number of buckets with a history, beside those whose limit the policy wants learned by their exact
-/// name.
+/// Maximum number of buckets with a history, in addition to the buckets that the policy wants
+/// learned by their exact name.
 pub(crate) const BUCKETS_MAX: usize = 1_000;
 
-/// The history of all buckets that a policy covers.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     baselines: BTreeMap<Bucket, Baseline>,
@@ -42,12 +41,11 @@ pub(crate) struct History {
     pub(crate) counters: Counters,
 }
 
-/// Loss counters, exported as metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// Minutes that could not be saved, so that nothing was learned from them.
     pub(crate) minutes_lost: u64,
-    /// Samples of new buckets that came when [`BUCKETS_MAX`] buckets had a history.
+    /// Samples of new buckets that arrived when [`BUCKETS_MAX`] buckets had a history.
     pub(crate) rejected: u64,
     /// True if the last minute could not be saved.
     pub(crate) failing: bool,
@@ -72,16 +70,13 @@ pub struct LearningStatus {
     pub waits_for: Option<String>,
 }
 
-/// The summary of each bucket's closed days.
 pub(crate) type ClosedDays = BTreeMap<Bucket, Closed>;
-/// What must be saved of the history.
+/// The parts of the history that must be saved.
 #[derive(Debug)]
 pub(crate) struct Unsaved {
     /// Ended minutes, oldest first.
     pub(crate) minutes: Vec<MinuteSamples>,
-    /// The summaries of the closed days, if they have changed.
     pub(crate) closed: Option<ClosedDays>,
-    /// The answers to queries, if they have changed.
     pub(crate) answers: Option<SavedAnswers>,
 }
 /// The result for each imported day; `None` if the history has no room for the bucket.
@@ -113,8 +108,8 @@ impl History {
         }
     }
 
-    /// Returns the room for further buckets whose limit is not to be learned by their exact name; those always
-    /// have room, since a policy bounds their number.
+    /// Returns the room for further buckets without a limit to be learned by their exact name;
+    /// listed ones always have room, since a policy bounds their number.
     fn room(&self, policy: &Policy) -> usize {
         BUCKETS_MAX.saturating_sub(self.baselines.keys().filter(|bucket| !has_place(policy, bucket)).count())
     }
@@ -134,7 +129,7 @@ impl History {
         }
     }
 
-    /// Forgets buckets without traffic today, except those with peaks from which a limit is learned.
+    /// Forgets buckets without traffic today, except those with peaks that a limit is learned from.
     fn make_room(&mut self, policy: &Policy) {
         let before = self.baselines.len();
         self.baselines.retain(|bucket, baseline| {
@@ -144,18 +139,15 @@ impl History {
         self.has_unsaved_days |= self.baselines.len() < before;
     }
 
-    /// Returns the summaries of the closed days if they must be saved.
     pub(crate) fn take_closed(&mut self) -> Option<ClosedDays> {
         let closed = |(bucket, baseline): (&Bucket, &Baseline)| (bucket.clone(), baseline.closed());
         std::mem::take(&mut self.has_unsaved_days).then(|| self.baselines.iter().map(closed).collect())
     }
 
-    /// Takes the ended minutes that have to be saved, oldest first.
     pub(crate) fn take_unwritten(&mut self) -> Vec<MinuteSamples> {
         self.sampler.take()
     }
 
-    /// Learns from a minute that was saved.
     pub(crate) fn on_written(&mut self, written: &MinuteSamples, policy: &Policy) {
         self.counters.failing = false;
         self.replay(written, policy, |_| true);
@@ -185,7 +177,6 @@ impl History {
         self.counters.failing = true;
     }
 
-    /// Restores the summaries of earlier days, and learns from the minutes saved since.
     pub(crate) fn restore(
         &mut self,
         closed: ClosedDays,
@@ -204,14 +195,12 @@ impl History {
         self.on_policy(policy);
     }
 
-    /// Applies a new policy: a limit it wants learned may follow from earlier traffic.
     pub(crate) fn on_policy(&mut self, policy: &Policy) {
         for (bucket, baseline) in &mut self.baselines {
             baseline.learn(learned_policy(policy, bucket));
         }
     }
 
-    /// Adds past days from a file. Returns the result for each day.
     pub(crate) fn import(
         &mut self,
         days: &BTreeMap<(Bucket, Day), DaySamples>,
@@ -259,7 +248,6 @@ impl History {
         learned_limit.or(learned.until_history).map_or(Limit::Unknown, Limit::PerSecond)
     }
 
-    /// Returns the progress of learning a bucket's limit.
     pub(crate) fn status(&self, bucket: &Bucket, learned: &Learned) -> LearningStatus {
         let baseline = self.baselines.get(bucket);
         let step = baseline.and_then(|baseline| baseline.limit(learned));
@@ -286,12 +274,11 @@ impl History {
     }
 }
 
-/// Returns true if the limit of a bucket is to be learned by its exact name.
 fn has_place(policy: &Policy, bucket: &Bucket) -> bool {
     policy.is_exact(bucket) && learned_policy(policy, bucket).is_some()
 }
 
-/// Returns the policy by which the limit of a bucket is learned; `None` if the limit comes from elsewhere.
+/// Returns the policy for learning the limit of a bucket; `None` if the limit is from elsewhere.
 pub(crate) fn learned_policy<'a>(policy: &'a Policy, bucket: &Bucket) -> Option<&'a Learned> {
     match &policy.bucket(bucket)?.source {
         LimitSource::Learned(learned) => Some(learned),

@@ -12,34 +12,28 @@ use plimsoll_policy::learning::{Minute, Sample};
 /// Ended minutes that may wait to be saved; of more, the oldest is lost.
 pub(super) const UNWRITTEN_MAX: usize = 5;
 
-/// The traffic offered to each bucket in one minute.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MinuteSamples {
     /// The minute, by this process's wall clock.
     pub(crate) minute: Minute,
-    /// The samples of buckets with traffic.
     pub(crate) samples: Samples,
 }
 
-/// The sample of each bucket with traffic in one minute.
 pub(crate) type Samples = BTreeMap<Bucket, Sample>;
 
 /// The total counts of a bucket, and the kill generations that concern it.
 type Totals = BTreeMap<Bucket, (Tally, Kill)>;
 
-/// The present minute, and the ended ones that are not saved yet.
 #[derive(Debug, Default)]
 pub(super) struct Sampler {
     open: Option<OpenMinute>,
     unwritten: Vec<MinuteSamples>,
 }
 
-/// The minute that has not ended yet.
 #[derive(Debug)]
 struct OpenMinute {
     minute: Minute,
     began: MonoTime,
-    /// The totals at its begin.
     totals: Totals,
 }
 
@@ -51,7 +45,6 @@ impl Sampler {
         self.open.as_ref().map(|open| open.minute)
     }
 
-    /// Begins `minute`, and returns the samples of the one before.
     pub(super) fn turn(&mut self, now: MonoTime, minute: Minute, totals: Totals) -> Option<MinuteSamples> {
         debug_assert_ne!(self.minute(), Some(minute), "a minute begins once");
         let ended = self.open.take().map(|open| open.end(now, &totals));
@@ -69,7 +62,6 @@ impl Sampler {
         has_room
     }
 
-    /// Takes the queued minutes, oldest first.
     pub(super) fn take(&mut self) -> Vec<MinuteSamples> {
         std::mem::take(&mut self.unwritten)
     }

@@ -40,8 +40,8 @@ fn minute_of(number: i64, buckets: &[(&str, f64)]) -> MinuteSamples {
     MinuteSamples { minute: Minute(number), samples: samples.collect() }
 }
 
-/// Learns from the minutes of some days in which `api/a` is offered a rate that grows by 10 each day. Returns the
-/// summaries that were saved last.
+/// Learns from the minutes of some days; `api/a` is offered a rate that grows by 10 each day.
+/// Returns the summaries that were saved last.
 fn days(history: &mut History, from: i64, to: i64, policy: &Policy) -> ClosedDays {
     let mut closed = ClosedDays::new();
     for number in from..to {
@@ -112,7 +112,7 @@ fn buckets_of_a_pattern_learn_separately() {
     assert_eq!(limit("api/b"), Limit::PerSecond(Rate::new(600.0).unwrap()));
     assert_eq!(limit("api/c"), Limit::PerSecond(Rate::new(800.0).unwrap()), "without history");
     assert!(learned_policy(&policy, &bucket("fixed")).is_none());
-    // The history of a bucket with a fixed limit is there once the policy wants it learned.
+    // The history of a bucket with a fixed limit exists once the policy wants it learned.
     let all = policy_all();
     history.on_policy(&all);
     let fixed = bucket("fixed");

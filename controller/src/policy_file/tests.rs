@@ -32,7 +32,8 @@ fn limit_of(policy: &Policy) -> f64 {
     }
 }
 
-/// Writes beside the file and renames over it, so that no reader sees half of it.
+/// Writes a second file in the same directory and renames over it, so that no reader sees half of
+/// it.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).unwrap();

@@ -4,22 +4,17 @@
 use plimsoll_core::quantity::Rate;
 use serde::Deserialize;
 
-/// Why an answer is not one usable number. It never counts as zero.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnswerError {
     /// The body is not the JSON of a Prometheus server.
     #[error("not an answer of a Prometheus server: {0}")]
     Malformed(String),
-    /// The server refused the query.
     #[error("the server refused the query: {0}")]
     Refused(String),
-    /// The result has no series.
     #[error("the query yields no series; check that the metric exists and is scraped")]
     Empty,
-    /// The result has several series.
     #[error("the query yields {0} series, and it takes one number; wrap it in sum() or max()")]
     Several(usize),
-    /// The result is neither a vector nor a scalar.
     #[error(
         "the query yields a {0}, not a number; a range needs a function such as rate() or max_over_time()"
     )]
@@ -27,7 +22,6 @@ pub(crate) enum AnswerError {
     /// The number cannot be a limit.
     #[error("the query yields {0}, and a limit is a finite number of requests/s, zero or more")]
     Limit(String),
-    /// The text is no number at all.
     #[error("the query yields {0}, which is no number")]
     Number(String),
 }

@@ -18,12 +18,11 @@ use rustls::{ClientConfig, RootCertStore};
 /// A system without certificates is no error: `http://` works, and `https://` fails at the handshake.
 pub fn http_client_builder() -> ClientBuilder {
     let mut roots = RootCertStore::empty();
-    // Those that cannot be read or parsed are left out, as browsers do.
+    // Certificates that cannot be read or parsed are left out, as browsers do.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     trusting(roots)
 }
 
-/// Returns the builder with `roots` in place of the certificates of the system.
 pub(super) fn trusting(roots: RootCertStore) -> ClientBuilder {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy();

@@ -9,30 +9,22 @@ use tokio::time::timeout;
 use crate::prometheus::answer::{self, AnswerError};
 use crate::prometheus::http_client_builder;
 
-/// The time for one query, from the connection to the last byte.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest answer that is read.
 pub(super) const BYTES_MAX: usize = 64 << 10;
 
-/// Why a query has no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueryError {
-    /// The address in the policy is no URL.
     #[error("{0} is no URL")]
     Url(String),
-    /// There is no connection, or it broke.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// The time is over.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Timeout,
     /// The answer has more than [`BYTES_MAX`] bytes.
     #[error("the answer is longer than {BYTES_MAX} bytes")]
     TooLong,
-    /// The server answered with an error of HTTP.
     #[error("status {status}: {reason}")]
     Status {
-        /// The status code.
         status: u16,
         /// Its name.
         reason: String,
@@ -43,7 +35,7 @@ pub(crate) enum QueryError {
 }
 
 impl From<reqwest::Error> for QueryError {
-    /// Joins the causes, without the URL: it is logged beside.
+    /// Joins the causes, without the URL: it is logged in its own field.
     fn from(error: reqwest::Error) -> Self {
         let error = error.without_url();
         let mut reason = error.to_string();
@@ -56,7 +48,6 @@ impl From<reqwest::Error> for QueryError {
     }
 }
 
-/// Returns the client for all queries of a controller.
 pub(super) fn client() -> reqwest::Result<Client> {
     http_client_builder().connect_timeout(TIMEOUT).build()
 }
@@ -76,7 +67,7 @@ pub(super) async fn query(client: &Client, url: &str, query: &str) -> Result<Str
             body.extend_from_slice(&chunk);
         }
         match answer::single(&body) {
-            // A query that is wrong comes with status 400 and the reason in the body.
+            // A wrong query is answered with status 400 and the reason in the body.
             Err(AnswerError::Malformed(_)) | Ok(_) if !status.is_success() => {
                 let reason = status.canonical_reason().unwrap_or("not an answer").to_owned();
                 Err(QueryError::Status { status: status.as_u16(), reason })

@@ -1,5 +1,5 @@
-//! The task that sends the queries of the policy: for limits, where the last good answer stays in force, and
-//! for the extra gates of rollouts, where a failed query counts as unknown.
+//! The task that sends the queries of the policy: for limits, where the last good answer stays
+//! active, and for the extra gates of rollouts, where a failed query counts as unknown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,40 +27,31 @@ const IN_FLIGHT_MAX: usize = 16;
 /// Failures in a row of which one is logged.
 const LOGGED_EVERY: u64 = 120;
 
-/// One query and its server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Query {
     pub(super) url: String,
     pub(super) query: String,
 }
 
-/// The use of an answer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Purpose {
     /// A limit. Buckets with other bounds may share an answer.
     pub(super) limit: Option<Prometheus>,
-    /// A gate between the stages of a rollout.
     pub(super) gate: bool,
 }
 
-/// The progress of one query.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) purpose: Purpose,
-    /// The time of the last send.
     pub(super) sent_at: Option<MonoTime>,
-    /// Failures in a row as a limit.
     pub(super) limit_failures: u64,
-    /// Failures in a row at a gate.
     pub(super) gate_failures: u64,
     pub(super) in_flight: bool,
 }
 
-/// Sends the queries, and gives the answers to the brain.
 pub(crate) struct QueryTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) events: Events,
-    /// The interval between two sends of one query.
     pub(crate) every: Duration,
 }
 
@@ -176,7 +167,6 @@ impl QueryTask {
     }
 }
 
-/// Reads the interval of `--query-every`.
 pub(crate) fn every(text: &str) -> Result<Duration, String> {
     let every = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     if every < EVERY_MIN {
@@ -185,7 +175,7 @@ pub(crate) fn every(text: &str) -> Result<Duration, String> {
     Ok(every)
 }
 
-/// Brings the queries in line with the policy. One in flight stays until its answer is there.
+/// Brings the queries in line with the policy. A query in flight stays until its answer arrives.
 fn update(queries: &mut BTreeMap<Query, Progress>, policy: &Policy) {
     let mut wanted = queries_of(policy);
     queries.retain(|query, progress| progress.in_flight || wanted.contains_key(query));
@@ -197,7 +187,6 @@ fn update(queries: &mut BTreeMap<Query, Progress>, policy: &Policy) {
     );
 }
 
-/// Returns every query of the policy with the use of its answer.
 pub(super) fn queries_of(policy: &Policy) -> BTreeMap<Query, Purpose> {
     let mut queries: BTreeMap<Query, Purpose> = BTreeMap::new();
     let of = |url: &str, query: &str| Query { url: url.to_owned(), query: query.to_owned() };
@@ -212,8 +201,8 @@ pub(super) fn queries_of(policy: &Policy) -> BTreeMap<Query, Purpose> {
     queries
 }
 
-/// Returns the due queries: limits first, then the longest waiting, so that slow servers delay no query for
-/// ever.
+/// Returns the due queries: limits first, then the longest waiting, so that slow servers delay no
+/// query forever.
 pub(super) fn due(
     queries: &mut BTreeMap<Query, Progress>,
     now: MonoTime,

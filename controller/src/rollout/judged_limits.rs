@@ -1,7 +1,8 @@
-//! The lowest limits under which the evidence of a stage was counted, of buckets whose limit moves by itself.
+//! The lowest limits that evidence of a stage was counted under, for buckets with a limit that
+//! moves by itself.
 //!
-//! A limit counts as judged once no higher one was in force for a window of the gate. Else many small steps
-//! would pass on the evidence of the first.
+//! A limit counts as judged once no higher one was active for a window of the gate. Else many small
+//! steps would pass on the evidence of the first.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,20 +12,17 @@ use plimsoll_core::quantity::Rate;
 
 use super::tightening::DRIFT_MAX;
 
-/// The limits of one stage by bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JudgedLimits {
     by_bucket: BTreeMap<Bucket, JudgedLimit>,
 }
 
-/// The limit of one bucket.
 #[derive(Clone, Copy, Debug)]
 struct JudgedLimit {
-    /// The lowest limit judged so far; at first the one under which the evidence began.
+    /// The lowest limit judged so far; at first the limit when the evidence began.
     lowest: Rate,
-    /// The highest limit since `from`.
     highest: Rate,
-    /// The time with requests at which the present window began.
+    /// The time with requests when the present window began.
     from: Duration,
 }
 
@@ -38,7 +36,6 @@ impl JudgedLimits {
         Self { by_bucket: limits.collect() }
     }
 
-    /// The lowest limit judged so far of each bucket.
     pub(super) fn lowest(&self) -> BTreeMap<Bucket, Rate> {
         self.by_bucket.iter().map(|(bucket, limit)| (bucket.clone(), limit.lowest)).collect()
     }

@@ -20,8 +20,8 @@
 //! a window of 15 minutes may span days. When a stage ends, its stats are stored with the [change] as
 //! evidence. The next stage begins with empty stats.
 //!
-//! **Evidence begins anew** in shadow and in canary when what was counted says too little about what will be
-//! refused:
+//! **Evidence begins anew** in shadow and in canary when the counts show too little about future
+//! refusals:
 //! * `Rollouts::on_edit`: the policy was edited so that it can refuse more (`tightening`).
 //! * `Rollouts::on_limit`: a limit that is learned or queried is more than 10 % below the lowest one
 //!   judged so far.
@@ -35,10 +35,11 @@
 //! [`Rollouts::judge`] collects the inputs of the gate, which is a function of
 //! `plimsoll_core::rollout::gates`:
 //! * the time with requests, which must reach a minimum to pass;
-//! * in shadow the share of requests that would have been dropped, in canary the share of requests that the
-//!   canary cohort dropped, and how much slower its requests are than those of the control cohort. Where no
-//!   instance has reported a latency in the stage, and some say that they cannot, as behind a proxy, latency is
-//!   not compared; the status and the record of the promotion say so;
+//! * in shadow the share of requests that would have been dropped, in canary the share of requests
+//!   that the canary cohort dropped, and how much slower its requests are than requests of the
+//!   control cohort. Where no instance has reported a latency in the stage, and some report that
+//!   they cannot, as behind a proxy, latency is not compared; the status and the record of the
+//!   promotion note this;
 //! * the latest answers to the entry's query gates, which are numbers from Prometheus with a bound;
 //! * the aggregator without reports for the longest time, if that is too long. The reasons name its zone (a
 //!   stale zone), even if other aggregators of the zone report.
@@ -60,12 +61,13 @@
 //!   pass: it needs a reason, unless the policy requires no gates.
 //! * `Rollouts::abort` moves an entry to shadow for an operator. In shadow with a pending mode, an abort or a
 //!   kill begins shadow anew, with empty stats.
-//! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode of the
-//!   file, or in shadow if it is killed or the state was lost. Only a change of the mode in the file counts:
-//!   a new mode below the stage takes effect at once, one above it waits for the gates, unless
-//!   `require_gates` is off. A kill moves its entries to shadow, and no entry moves up while it is killed: a
-//!   higher mode written meanwhile is ignored. The kill of one bucket under a pattern holds that bucket alone
-//!   in shadow, and leaves the stage of the pattern as it is.
+//! * `crate::state` moves entries for the policy file and for kills. A new entry begins in the mode
+//!   of the file, or in shadow if it is killed or the state was lost. Only a change of the mode in
+//!   the file counts: a new mode below the stage takes effect immediately, a higher mode waits for
+//!   the gates, unless `require_gates` is off. A kill moves its entries to shadow, and no entry
+//!   moves up while it is killed: a higher mode written meanwhile is ignored. The kill of one
+//!   bucket under a pattern holds only that bucket in shadow, and leaves the stage of the pattern
+//!   as it is.
 //!
 //! Every move is recorded as a [change] with its cause and its reasons. Aggregators are sent the new mode
 //! once the change is saved, or once saving fails.
@@ -97,61 +99,48 @@ use crate::state::{Cause, DurableState, Evidence, Stage};
 pub(crate) use self::promotion::{Promotion, RolloutError};
 pub(crate) use self::renewal::MovingLimit;
 
-/// Ticks after which the stats are saved: with ticks of 500 ms, a crash costs at most half a minute of
-/// counts. Latencies are not saved; their window starts anew.
+/// Number of ticks between saves of the stats: with ticks of 500 ms, a crash costs at most half a
+/// minute of counts. Latencies are not saved; their window starts anew.
 const SAVED_EVERY: u64 = 60;
-/// The time for which evidence may still arrive after the end of the mode in which it was counted: until the
-/// directive arrives, and the reports of a client and its aggregators.
+/// Time that evidence may still arrive after the end of its mode: until the directive arrives, and
+/// the reports of a client and its aggregators.
 const STRAGGLING: Duration = Duration::from_secs(5);
 /// The longest report whose evidence counts.
 pub(crate) const EVIDENCE_SPAN_MAX: Duration = Duration::from_secs(3);
 
-/// The rollouts of all entries.
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// The stats of each entry's present stage, once it has any.
     stats: BTreeMap<String, StageStats>,
-    /// What aggregators know, for a while after a start without a state.
+    /// The state as aggregators know it, for a while after a start without a state.
     pub(crate) recovery: Option<Recovery>,
-    /// The answers to query gates.
     pub(crate) answers: GateAnswers,
-    /// The evidence since the last tick, by aggregator.
     pub(crate) weighing: Weighing<Place>,
     /// The number of the last change that was closed: its evidence, if any, is stored.
     last_change: u64,
     /// Ticks since the stats were last saved.
     unsaved_ticks: u64,
-    /// The promotions whose gates have passed, if they are recorded before they are made.
+    /// Promotions with passed gates, if they are recorded before they are made.
     pub(crate) ready: Option<Vec<Ready>>,
-    /// By entry: the modes that ended lately, of which evidence may still arrive, and the time of the end.
+    /// By entry: the modes that ended lately and may still send evidence, and the time of the end.
     ended: BTreeMap<String, Vec<(Mode, MonoTime)>>,
 }
 
-/// The effect of one tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TickOutcome {
-    /// At least one stage changed.
     pub(crate) changed: bool,
     /// The stats in the durable state are new and should be saved. Nothing waits for it.
     pub(crate) saves: bool,
 }
 
-/// A promotion whose gate has passed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ready {
-    /// The entry of the policy.
     pub(crate) entry: String,
-    /// The present stage.
     pub(crate) from: Mode,
-    /// The next stage.
     pub(crate) to: Mode,
-    /// The number of the change that began the present stage.
     change: u64,
-    /// The reasons.
     pub(crate) why: Vec<String>,
 }
 
-/// One change of a stage that needs no operator.
 struct Move {
     to: Mode,
     cause: Cause,
@@ -161,7 +150,6 @@ struct Move {
 // === impl Rollouts ===
 
 impl Rollouts {
-    /// Restores the stats that were saved before a restart.
     pub(crate) fn restored(durable: &DurableState) -> Self {
         let stats =
             durable.stage_stats.iter().map(|(entry, saved)| (entry.clone(), StageStats::restored(saved)));
@@ -199,9 +187,9 @@ impl Rollouts {
         }
     }
 
-    /// Attaches to each change since the last call the evidence of the stage that it ended, and drops the
-    /// stats. If an entry changed several times, the first change gets the evidence: the stages between lasted
-    /// no time. `policy` is the one that was in force while the stage lasted.
+    /// Attaches to each change since the last call the evidence of the stage that it ended, and
+    /// drops the stats. If an entry changed several times, the first change gets the evidence: the
+    /// stages between lasted no time. `policy` was active while the stage lasted.
     pub(crate) fn close_ended_stages(&mut self, durable: &mut DurableState, policy: &Policy, now: MonoTime) {
         let is_new = durable.changes > self.last_change;
         let mut rollouts: BTreeMap<String, &RolloutPolicy> =
@@ -279,8 +267,8 @@ impl Rollouts {
         TickOutcome { changed, saves }
     }
 
-    /// Makes a promotion whose gate had passed at the last tick. Returns false if it had not, or if the stage has
-    /// changed since.
+    /// Makes a promotion if its gate had passed at the last tick. Returns false if it had not, or
+    /// if the stage has changed since.
     pub(crate) fn promote_ready(&mut self, durable: &mut DurableState, promotion: &Ready) -> bool {
         let Ready { entry, to, change, why, .. } = promotion;
         let is_same = |ready: &Ready| ready.entry == *entry && ready.to == *to && ready.change == *change;
@@ -328,7 +316,6 @@ impl Rollouts {
         self.stats.get(entry).is_some_and(|stats| stats.latency_basis() == LatencyBasis::NotReported)
     }
 
-    /// The evidence of an entry's present stage so far.
     pub(crate) fn evidence(&self, now: MonoTime, entry: &str, rollout: &RolloutPolicy) -> Evidence {
         let queries = self.answers.of(now, rollout).iter().map(query_gates::evidence).collect();
         Evidence { queries, ..self.stats.get(entry).map(StageStats::evidence).unwrap_or_default() }
@@ -360,12 +347,10 @@ const fn window(stage: Mode, rollout: &RolloutPolicy) -> Duration {
     }
 }
 
-/// The rollout settings of each entry of a policy, by the entry's name.
 fn entries(policy: &Policy) -> impl Iterator<Item = (String, &RolloutPolicy)> {
     policy.entries().map(|(name, entry)| (name, &entry.rollout))
 }
 
-/// The stage above this one.
 pub(crate) const fn next_stage(stage: Mode) -> Option<Mode> {
     match stage {
         Mode::Shadow => Some(Mode::Canary),
@@ -374,7 +359,6 @@ pub(crate) const fn next_stage(stage: Mode) -> Option<Mode> {
     }
 }
 
-/// The reasons of a judgement as text.
 pub(crate) fn reasons(judgement: &Judgement) -> Vec<String> {
     judgement.reasons().iter().map(ToString::to_string).collect()
 }

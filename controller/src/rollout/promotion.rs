@@ -9,29 +9,22 @@ use plimsoll_policy::{Policy, RolloutPolicy};
 use super::{Rollouts, next_stage, reasons};
 use crate::state::{Cause, DurableState};
 
-/// The maximum number of entry names in an error.
 const NAMES_MAX: usize = 20;
-/// The maximum number of characters of an unknown entry in an error.
+/// Maximum number of characters of an unknown entry in an error.
 const ENTRY_CHARS_MAX: usize = 128;
 
-/// The reason why an operator's move is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RolloutError {
-    /// The policy has no such entry.
     #[error("the policy has no entry `{entry}`; {hint}")]
     Unknown {
-        /// The name in the order.
         entry: String,
         /// The entries that the policy has.
         hint: String,
     },
-    /// The entry is killed.
     #[error("the entry is killed: end the kill first (`plimsoll kill status` shows its cause), then promote")]
     Killed,
-    /// The entry is in that stage, or above it.
     #[error("`{entry}` is in {stage} already; `plimsoll rollout abort` returns it to shadow")]
     Reached {
-        /// The name in the order.
         entry: String,
         /// The present stage.
         stage: Mode,
@@ -39,23 +32,17 @@ pub(crate) enum RolloutError {
     /// The gate does not pass.
     #[error("the gate from {from} to {to} is not passed: {}; promote past it with --force --reason TEXT", why.join("; "))]
     Gate {
-        /// The present stage.
         from: Mode,
-        /// The stage in the order.
         to: Mode,
         /// The reasons of the gate.
         why: Vec<String>,
     },
 }
 
-/// An operator's order to move an entry up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promotion<'a> {
-    /// The name of the entry.
     pub(crate) entry: &'a str,
-    /// The stage to move to; `None` for the next one.
     pub(crate) to: Option<Mode>,
-    /// The reason to move even if the gate does not pass.
     pub(crate) force: Option<&'a Text>,
 }
 
@@ -139,7 +126,6 @@ fn begun_anew(durable: &DurableState, entry: &str) -> Option<String> {
     is_renewal.then(|| format!("evidence counts since {}: {}", change.at(), change.why.join(", ")))
 }
 
-/// The rollout settings of an entry.
 fn rollout_of<'a>(policy: &'a Policy, entry: &str) -> Result<&'a RolloutPolicy, RolloutError> {
     let found = policy.entries().find(|(name, _)| name == entry);
     found.map(|(_, of_entry)| &of_entry.rollout).ok_or_else(|| RolloutError::unknown(policy, entry))

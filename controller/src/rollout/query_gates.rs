@@ -11,15 +11,13 @@ use plimsoll_policy::{Policy, QueryGate, RolloutPolicy};
 
 use crate::state::QueryEvidence;
 
-/// The maximum number of characters kept of an error, which may quote a server.
+/// Maximum number of characters kept of an error, which may quote a server.
 const ERROR_CHARS_MAX: usize = 200;
 
-/// The answer to one query, or the error that came in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GateAnswer {
-    /// The time at which the answer came, or the query failed.
+    /// The time when the answer arrived, or the query failed.
     pub(crate) at: MonoTime,
-    /// The time for which the answer is valid.
     pub(crate) valid_for: Duration,
     /// The number, which need not be finite, or the reason why there is none.
     pub(crate) value: Result<f64, String>,
@@ -34,8 +32,8 @@ pub(crate) struct GateAnswers {
 // === impl GateAnswers ===
 
 impl GateAnswers {
-    /// Stores an answer if the policy still has its query. An error replaces an earlier number at once.
-    /// Linear in the policy's queries.
+    /// Stores an answer if the policy still has its query. An error replaces an earlier number
+    /// immediately. Linear in the policy's queries.
     pub(crate) fn insert(&mut self, policy: &Policy, url: &str, query: &str, answer: GateAnswer) {
         self.answers.insert((url.to_owned(), query.to_owned()), answer);
         self.retain_asked(policy);
@@ -48,7 +46,6 @@ impl GateAnswers {
         self.answers.retain(|(url, query), _| is_asked(url, query));
     }
 
-    /// The query gates of an entry with their latest answers.
     pub(super) fn of(&self, now: MonoTime, rollout: &RolloutPolicy) -> Vec<QueryGateState> {
         let answered = |gate: &QueryGate| {
             let latest = self.answers.get(&(gate.url.clone(), gate.query.clone()));
@@ -62,12 +59,11 @@ impl GateAnswers {
     }
 }
 
-/// The query gates of all entries. A query that several entries share comes once for each.
+/// The query gates of all entries. A query that several entries share is listed once for each.
 pub(crate) fn gate_queries(policy: &Policy) -> impl Iterator<Item = &QueryGate> {
     policy.entries().flat_map(|(_, entry)| entry.rollout.queries.iter())
 }
 
-/// An answered query gate as evidence.
 pub(super) fn evidence(gate: &QueryGateState) -> QueryEvidence {
     let (max, min) = match gate.bound {
         Bound::AtMost(most) => (Some(most), None),

@@ -7,7 +7,6 @@ use plimsoll_policy::Policy;
 use super::{Rollouts, tightening, window};
 use crate::state::{Cause, DurableState};
 
-/// The limit of a bucket whose limit moves by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MovingLimit<'a> {
     pub(crate) entry: &'a str,
@@ -18,7 +17,8 @@ pub(crate) struct MovingLimit<'a> {
 // === impl Rollouts ===
 
 impl Rollouts {
-    /// Begins the evidence of entries anew whose settings in `to` can refuse more than those in `from`.
+    /// Begins the evidence of entries anew if their settings in `to` can refuse more than in
+    /// `from`.
     pub(crate) fn on_edit(&self, durable: &mut DurableState, from: &Policy, to: &Policy, unix_s: i64) {
         for (entry, why) in tightening::tightenings(from, to, unix_s) {
             self.renew(durable, &entry, Cause::Edit, why);
@@ -61,7 +61,6 @@ impl Rollouts {
         }
     }
 
-    /// Begins the evidence of an entry anew, if it has any.
     fn renew(&self, durable: &mut DurableState, entry: &str, cause: Cause, why: Vec<String>) {
         let change = durable.stages.get(entry).map(|stage| stage.change);
         if self.stats.get(entry).is_some_and(|stats| Some(stats.change) == change) {

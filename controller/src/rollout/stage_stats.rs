@@ -18,7 +18,6 @@ use crate::state::{CohortSums, Evidence, SavedSlot, SavedStageStats};
 /// the policy changed the window, an old slot stays until newer ones cover the window.
 const SLOTS: u32 = 24;
 
-/// The stats of one stage of one entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StageStats {
     /// The number of the change that began the stage, or its evidence anew.
@@ -27,27 +26,21 @@ pub(super) struct StageStats {
     with_data: Duration,
     /// True once an instance has reported a latency in the stage, also before the window or a restart.
     has_latencies: bool,
-    /// Counts since the last tick.
     fresh: Cohorts,
     /// The slots that are full, the oldest first.
     full: VecDeque<Slot>,
-    /// The sum of all full slots.
     sum: Cohorts,
-    /// The slot that fills up.
     open: Slot,
-    /// The limits that move by themselves, under which requests were counted.
+    /// Limits that move by themselves, as requests were counted under them.
     limits: JudgedLimits,
 }
 
-/// The counts of some ticks.
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    /// Time with requests.
     time: Duration,
     cohorts: Cohorts,
 }
 
-/// Counts by cohort.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Cohorts {
     canary: Outcomes,
@@ -57,7 +50,6 @@ struct Cohorts {
 // === impl StageStats ===
 
 impl StageStats {
-    /// Empty stats of the stage that a change began.
     pub(super) fn begin(change: u64) -> Self {
         Self { change, ..Self::default() }
     }
@@ -101,8 +93,8 @@ impl StageStats {
         self.has_latencies && !had_latencies
     }
 
-    /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick in which
-    /// only the control cohort had requests.
+    /// Ends a tick. A tick without requests does not count as time; in canary, neither does a tick
+    /// with requests only of the control cohort.
     pub(super) fn on_tick(&mut self, stage: Mode, window: Duration, tick: Duration) {
         let in_canary = self.fresh.canary.offered;
         let in_control = if stage == Mode::Canary { 0 } else { self.fresh.control.offered };
@@ -139,8 +131,8 @@ impl StageStats {
         }
     }
 
-    /// Notes the present limit of a bucket whose limit moves by itself. Returns the lowest limit judged so
-    /// far, if the present one is too far below it for this evidence.
+    /// Notes the present limit of a bucket with a limit that moves by itself. Returns the lowest
+    /// limit judged so far, if the present one is too far below it for this evidence.
     pub(super) fn on_limit(&mut self, bucket: &Bucket, limit: Rate, window: Duration) -> Option<Rate> {
         self.limits.note(bucket, limit, self.with_data, window)
     }
@@ -150,14 +142,12 @@ impl StageStats {
         self.full.iter().for_each(|slot| self.sum.add(&slot.cohorts));
     }
 
-    /// The counts of the window.
     fn total(&self) -> Cohorts {
         let mut total = self.sum.clone();
         total.add(&self.open.cohorts);
         total
     }
 
-    /// The values that the gate out of `stage` judges.
     pub(super) fn observed(&self, stage: Mode) -> Observed {
         let Cohorts { canary, control } = self.total();
         let drop_ratio = if stage == Mode::Shadow {
@@ -177,18 +167,15 @@ impl StageStats {
         }
     }
 
-    /// The treatment of latency by the gate out of canary.
     pub(super) fn latency_basis(&self) -> LatencyBasis {
         let (has_latencies, unobserved) = (self.has_latencies, self.unobserved());
         Observed { has_latencies, unobserved, ..Observed::default() }.latency_basis()
     }
 
-    /// The requests of the window whose responses no instance can observe.
     const fn unobserved(&self) -> u64 {
         self.sum.unobserved().saturating_add(self.open.cohorts.unobserved())
     }
 
-    /// The counts of the window as evidence for operators.
     pub(super) fn evidence(&self) -> Evidence {
         let Cohorts { canary, control } = self.total();
         Evidence {

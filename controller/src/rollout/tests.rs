@@ -20,7 +20,6 @@ struct Scene {
     now: MonoTime,
 }
 
-/// The outcomes of both cohorts in one tick.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     offered: u64,
@@ -32,11 +31,9 @@ struct Seen {
 }
 
 const GOOD: Seen = Seen { offered: 500, bad: 0, canary_ms: 20, control_ms: 20, is_behind_proxy: false };
-/// Behind proxies no instance observes responses.
 const PROXIED: Seen = Seen { canary_ms: 0, control_ms: 0, is_behind_proxy: true, ..GOOD };
 const NOT_COMPARED: &str = "latency is not compared: no instance reports it";
 
-/// Gates of ten seconds each, and a thousand samples.
 fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
     let text = format!(
         "buckets: {{ b: {{ {bucket} }} }}\nrollout:\n  shadow: {{ min_days: 0.0001157, window_h: 0.01 }}\n  \
@@ -47,7 +44,6 @@ fn policy(bucket: &str, more: &str, tenants: &str) -> Policy {
 }
 
 impl Scene {
-    /// Gates of ten seconds each, and a thousand samples.
     fn new(mode: &str, more: &str) -> Self {
         Self::of(policy(&format!("limit: 100, mode: {mode}"), more, ONE_CLASS_TENANTS))
     }
@@ -60,7 +56,6 @@ impl Scene {
         Self { durable, rollouts, policy, stale: None, now: MonoTime::ZERO }
     }
 
-    /// Puts another policy in force, as the brain does.
     fn edit(&mut self, policy: Policy) {
         self.durable.on_policy(&policy);
         self.rollouts.on_edit(&mut self.durable, &self.policy, &policy, 0);
@@ -68,7 +63,6 @@ impl Scene {
         self.policy = policy;
     }
 
-    /// Notes that the limit of the bucket moved by itself.
     fn moves(&mut self, limit: f64) {
         let bucket = Bucket::new("b").unwrap();
         let moving = MovingLimit { entry: "b", bucket: &bucket, limit: Rate::new(limit).unwrap() };
@@ -80,7 +74,6 @@ impl Scene {
         self.durable.stages["b"].stage
     }
 
-    /// Runs ticks until the stage changes, and returns their number.
     fn run(&mut self, ticks: u64, seen: Seen) -> u64 {
         let stage = self.stage();
         for tick in 1..=ticks {
@@ -117,7 +110,6 @@ impl Scene {
         self.rollouts.evidence(self.now, "b", self.rollout_policy())
     }
 
-    /// Answers the query of a gate.
     fn answer(&mut self, query: &str, value: Result<f64, &str>) {
         let valid_for = Duration::from_secs(90);
         let answer = GateAnswer { at: self.now, valid_for, value: value.map_err(ToOwned::to_owned) };
@@ -315,7 +307,7 @@ fn answer_is_forgotten_once_the_policy_drops_its_query() {
     );
 }
 
-/// The ticks for which stragglers are left out after evidence begins anew.
+/// Number of ticks that stragglers are left out after evidence begins anew.
 const STRAGGLING_TICKS: u64 = (STRAGGLING.as_millis() / TICK.as_millis()) as u64;
 const TENANTS: &str = "tenants: { default: {}, a: { weight: 4 } }\nfairness: { min_floor_rps: 5 }\n";
 
@@ -421,7 +413,7 @@ fn edit_keeps_a_pending_mode_waiting_and_survives_a_restart() {
     scene.edit(same);
     let since = scene.durable.change(scene.durable.stages["b"].change).unwrap();
     assert_eq!((since.cause, &since.why[..]), (Cause::Edit, &["limit 100 -> 61".to_owned()][..]));
-    // Of the stats since the edit, those up to the first latency were saved.
+    // The stats between the edit and the first latency were saved.
     assert_eq!(scene.run(18, GOOD), 18, "the stats from before the edit are not restored");
     assert_eq!((scene.run(9, GOOD), scene.stage()), (1, Mode::Canary));
 }

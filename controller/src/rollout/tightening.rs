@@ -1,5 +1,5 @@
-//! Edits of the policy that make old evidence worthless: those that can refuse more, and weights that move by
-//! themselves when a boost ends.
+//! Edits of the policy that make old evidence worthless: edits that can refuse more, and weights
+//! that move by themselves when a boost ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Display};
@@ -8,14 +8,13 @@ use plimsoll_core::names::Tenant;
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_policy::{BucketPolicy, LimitSource, Policy};
 
-/// The share by which a limit that moves by itself may fall below the lowest limit judged so far. Without
-/// this room no gate of days would ever pass.
+/// The share that a limit that moves by itself may fall below the lowest limit judged so far.
+/// Without this room no gate of days would ever pass.
 pub(crate) const DRIFT_MAX: f64 = 0.1;
-/// The most tenants that are listed as a reason.
 const TENANTS_LISTED_MAX: usize = 5;
 
-/// Returns the changes from `from` to `to` that can refuse more, by the entries that both have. `unix_s` is
-/// the time of day, at which boosts count.
+/// Returns the changes from `from` to `to` that can refuse more, by the entries that both have.
+/// `unix_s` is the time of day, for boosts.
 pub(crate) fn tightenings(from: &Policy, to: &Policy, unix_s: i64) -> BTreeMap<String, Vec<String>> {
     let of_sharing = sharing(from, to, unix_s);
     let before: BTreeMap<String, &BucketPolicy> = from.entries().collect();
@@ -29,8 +28,8 @@ pub(crate) fn tightenings(from: &Policy, to: &Policy, unix_s: i64) -> BTreeMap<S
     tightened.collect()
 }
 
-/// Returns the reasons to begin evidence anew after the boosts that ended since `from_s`, up to `to_s`: the
-/// tenants whose share of a limit fell by more than [`DRIFT_MAX`].
+/// Returns the reasons to begin evidence anew after the boosts that ended since `from_s`, up to
+/// `to_s`: the tenants with a share of a limit that fell by more than [`DRIFT_MAX`].
 pub(crate) fn of_ended_boosts(policy: &Policy, from_s: i64, to_s: i64) -> Vec<String> {
     let ended: Vec<&str> = policy.boosts_ended(from_s, to_s).map(|(tenant, _)| tenant.as_str()).collect();
     if ended.is_empty() {
@@ -57,7 +56,6 @@ pub(super) fn is_shared(entry: &BucketPolicy) -> bool {
     entry.source != LimitSource::Unlimited
 }
 
-/// The changes of one entry.
 fn of_entry(from: &BucketPolicy, to: &BucketPolicy) -> Vec<String> {
     let rps = |rate: Option<Rate>| rate.map_or("none".to_owned(), |rate| rate.per_second().to_string());
     let (burst, canary) =
@@ -78,7 +76,6 @@ fn of_entry(from: &BucketPolicy, to: &BucketPolicy) -> Vec<String> {
     why
 }
 
-/// The name of a coin, as in the policy.
 fn word(name: impl Debug) -> String {
     format!("{name:?}").to_lowercase()
 }
@@ -125,7 +122,6 @@ fn changed(field: &str, from: &dyn Display, to: &dyn Display) -> String {
     format!("{field} {from} -> {to}")
 }
 
-/// The first texts, and the number of the others.
 fn abridged(mut texts: Vec<String>) -> Vec<String> {
     let more = texts.len().saturating_sub(TENANTS_LISTED_MAX);
     texts.truncate(TENANTS_LISTED_MAX);

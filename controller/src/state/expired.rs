@@ -11,9 +11,9 @@ use crate::aggregators::Place;
 
 /// Expired aggregators that are remembered, at most.
 const EXPIRED_MAX: usize = 256;
-/// The time for which an expired aggregator is remembered, in seconds: 7 days.
+/// Time that an expired aggregator is remembered, in seconds: 7 days.
 const EXPIRED_KEPT_S: i64 = 7 * 24 * 60 * 60;
-/// Buckets whose released share is remembered for one expired aggregator, at most: those with the largest.
+/// Maximum number of released shares remembered for one expired aggregator: the largest ones.
 const RELEASED_BUCKETS_MAX: usize = 64;
 
 /// One expired aggregator.
@@ -29,7 +29,7 @@ pub struct ExpiredAggregator {
     pub released: BTreeMap<Bucket, Rate>,
 }
 
-/// All expired aggregators, the one that expired first in front.
+/// All expired aggregators, in the order of expiry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ExpiredAggregators(Vec<ExpiredAggregator>);
@@ -37,8 +37,8 @@ pub struct ExpiredAggregators(Vec<ExpiredAggregator>);
 // === impl ExpiredAggregators ===
 
 impl ExpiredAggregators {
-    /// Adds an aggregator, in place of an earlier entry of the same place. Without room, the one that expired
-    /// first is forgotten and returned.
+    /// Adds an aggregator, in place of an earlier entry of the same place. Without room, the
+    /// earliest expired aggregator is forgotten and returned.
     pub(crate) fn add(
         &mut self,
         (zone, name): Place,
@@ -54,15 +54,14 @@ impl ExpiredAggregators {
         evicted
     }
 
-    /// Removes an aggregator. Returns false if it has not expired.
     pub(crate) fn remove(&mut self, place: &Place) -> bool {
         let before = self.0.len();
         self.0.retain(|expired| !expired.is_at(place));
         self.0.len() < before
     }
 
-    /// Removes and returns the aggregators whose last report was too long ago. A clock that jumps back keeps
-    /// them longer.
+    /// Removes and returns the aggregators with a last report too long ago. A clock that jumps back
+    /// keeps them longer.
     pub(crate) fn prune(&mut self, unix_s: i64) -> Vec<ExpiredAggregator> {
         self.0.extract_if(.., |expired| expired.age_s(unix_s) > EXPIRED_KEPT_S).collect()
     }
@@ -74,7 +73,6 @@ impl ExpiredAggregators {
         rates.fold(0.0, |total, rate| total + rate.per_second())
     }
 
-    /// Every expired aggregator.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &ExpiredAggregator> {
         self.0.iter()
     }
@@ -83,7 +81,6 @@ impl ExpiredAggregators {
 // === impl ExpiredAggregator ===
 
 impl ExpiredAggregator {
-    /// Returns true if this is the aggregator of a place.
     pub(crate) fn is_at(&self, (zone, name): &Place) -> bool {
         self.zone == *zone && self.name == *name
     }
@@ -93,7 +90,6 @@ impl ExpiredAggregator {
         unix_s.saturating_sub(self.last_report_s).max(0)
     }
 
-    /// Its zone and its stable name.
     pub(crate) fn place(&self) -> Place {
         (self.zone.clone(), self.name.clone())
     }

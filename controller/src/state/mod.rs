@@ -1,5 +1,5 @@
-//! The durable state of a controller: its epoch, the kills in force, the rollout stage of each entry, and its
-//! children. Pure: the store saves it, the brain decides by it.
+//! The durable state of a controller: its epoch, the current kills, the rollout stage of each
+//! entry, and its children. Pure: the store saves it, the brain decides by it.
 
 mod expired;
 mod kills;
@@ -33,11 +33,13 @@ pub struct DurableState {
     pub epoch: Epoch,
     /// The fleet's key for coherent coins; without one they draw independently.
     pub coin_key: Option<CoinKey>,
-    /// The texts of the policy in force, with which the next start compares the files; `None` before the first one.
+    /// The texts of the current policy; the next start compares the files with them; `None` before
+    /// the first one.
     pub policy: Option<Arc<PolicyTexts>>,
     /// The hash of the policy that is held back, which a restart does not release.
     pub held: Option<String>,
-    /// The traffic at the busiest moment of the last minutes, by which guardrails judge after a restart.
+    /// The traffic at the busiest moment of the last minutes; guardrails judge by it after a
+    /// restart.
     pub traffic: Offered,
     /// The kill generation of the fleet; odd means killed.
     pub kill: KillGeneration,
@@ -47,13 +49,14 @@ pub struct DurableState {
     pub killed_by_command: Option<Command>,
     /// The latest command that ended kills of the fleet.
     pub fleet_kill_ended: Option<End>,
-    /// The kill switches of buckets that were killed alone at some time.
+    /// The kill switches of buckets that had their own kill at some time.
     pub bucket_kills: BTreeMap<Bucket, BucketSwitch>,
     /// The generation of every other bucket. The kills of buckets up to it have ended and are forgotten.
     pub forgotten: KillGeneration,
     /// True if an earlier state could not be read: new entries begin in shadow.
     pub lost: bool,
-    /// Why the state is not the one that the fleet knew, until an operator acknowledges it.
+    /// The reason why the state differs from the state that the fleet knew, until an operator
+    /// acknowledges it.
     pub loss: Option<String>,
     /// The controllers since a start without a state, until aggregators have had the time to show the stages of the lost
     /// one. A start before that asks them again.
@@ -64,7 +67,8 @@ pub struct DurableState {
     pub history: VecDeque<Change>,
     /// The number of changes ever made.
     pub changes: u64,
-    /// The statistics of each entry's stage at the last save. Those of another build begin anew.
+    /// The statistics of each entry's stage at the last save. Statistics of another build begin
+    /// anew.
     #[serde(deserialize_with = "stages::readable")]
     pub stage_stats: BTreeMap<String, SavedStageStats>,
     /// The time of the last tick in seconds since 1970: boosts that end later are still to be judged.
@@ -81,12 +85,12 @@ impl DurableState {
         Self::default()
     }
 
-    /// Returns the state of a controller whose saved state cannot be read: every entry begins in shadow.
+    /// Returns the state of a controller with an unreadable saved state: every entry begins in
+    /// shadow.
     pub fn lost() -> Self {
         Self { lost: true, ..Self::first_start() }
     }
 
-    /// Returns the key and the salt of coherent coins in this epoch.
     pub(crate) fn coherence(&self) -> Option<Coherence> {
         Some(Coherence { key: self.coin_key?, salt: self.epoch.0 })
     }
@@ -111,8 +115,8 @@ impl DurableState {
         self.settle_held(policy);
     }
 
-    /// Applies the urgent parts of a held policy: its kill switch, and lowered modes. `in_force` is the
-    /// policy that stays in force.
+    /// Applies the urgent parts of a held policy: its kill switch, and lowered modes. `in_force` is
+    /// the policy that stays active.
     pub(crate) fn on_held(&mut self, held: &Policy, in_force: &Policy) {
         self.held = Some(held.hash().to_string());
         self.on_urgent(held, in_force, held.kill_switch);
@@ -131,7 +135,7 @@ impl DurableState {
         self.settle_generation(&Scope::Fleet, in_force);
     }
 
-    /// Applies the policy in force again, after the files have returned to it from a held one.
+    /// Applies the current policy again, after the files have returned to it from a held one.
     pub(crate) fn on_recall(&mut self, policy: &Policy) {
         self.held = None;
         for (name, entry) in policy.entries() {
@@ -141,7 +145,6 @@ impl DurableState {
         self.settle_generation(&Scope::Fleet, policy);
     }
 
-    /// Returns true if an entry is killed: with the fleet, or as a bucket of that name.
     pub(crate) fn is_entry_killed(&self, entry: &str) -> bool {
         let alone = self.bucket_kills.iter().find(|(bucket, _)| bucket.as_str() == entry);
         // The causes count: the generation may follow them only later.

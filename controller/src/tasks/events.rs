@@ -7,17 +7,13 @@ use plimsoll_admin::ports::Ports;
 use plimsoll_admin::rejected_streams::RejectedStreams;
 use plimsoll_core::stats::metrics::{Series, rows};
 
-/// Counters of events outside the brain, since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
     counts: Arc<Mutex<Counts>>,
-    /// Rejected streams of children.
     pub(crate) rejected_streams: RejectedStreams,
-    /// Connections of the ports.
     pub(crate) ports: Ports,
 }
 
-/// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) reloads: Results,
@@ -28,7 +24,6 @@ pub(crate) struct Counts {
     pub(crate) gate_queries: Results,
 }
 
-/// Counts of one kind of event by result.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Results {
     good: u64,
@@ -38,7 +33,6 @@ pub(crate) struct Results {
 // === impl Events ===
 
 impl Events {
-    /// Reads or changes the counters.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Counts) -> R) -> R {
         f(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -47,13 +41,11 @@ impl Events {
 // === impl Results ===
 
 impl Results {
-    /// Counts one event.
     pub(crate) const fn count(&mut self, good: bool) {
         let count = if good { &mut self.good } else { &mut self.bad };
         *count += 1;
     }
 
-    /// Returns the counts with the names of the good and of the bad result.
     pub(crate) fn named(self, [good, bad]: [&'static str; 2]) -> Vec<Series> {
         rows([([good], self.good), ([bad], self.bad)])
     }

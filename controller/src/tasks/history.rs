@@ -14,12 +14,9 @@ use crate::brain::{Brain, LimitChange};
 use crate::history::Unsaved;
 use crate::history::store::{HistoryStore, Restored};
 
-/// The interval between two checks for something to save.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Failures in a row of which one is logged.
 const LOGGED_EVERY: u64 = 60;
 
-/// The history on disk, shared by the task that saves it and the routes that export and import it.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryRecorder {
     inner: Arc<Mutex<Inner>>,
@@ -61,7 +58,6 @@ impl HistoryRecorder {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).with_store(brain, f)
     }
 
-    /// Saves every minute that ends, and what follows from it, forever.
     pub(crate) async fn run(self, brain: Shared<Brain>) {
         let mut periods = interval(PERIOD);
         loop {
@@ -77,7 +73,6 @@ impl HistoryRecorder {
 }
 
 impl Inner {
-    /// Reads the saved history, and logs what of it is lost.
     fn read(&mut self) -> io::Result<Restored> {
         let restored = self.store.open()?;
         self.is_restored = true;

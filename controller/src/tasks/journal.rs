@@ -13,7 +13,6 @@ use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::state::{Cause, Change};
 
-/// The aggregators in each state that is logged.
 #[derive(Debug, Default)]
 struct Snapshot {
     registered: BTreeSet<Place>,
@@ -22,7 +21,6 @@ struct Snapshot {
     in_conflict: BTreeSet<Place>,
 }
 
-/// Logs every change forever, beginning with the aggregators that expired before the start.
 pub(crate) async fn follow(brain: Shared<Brain>, audit: AuditLog) {
     let mut wakeups = brain.changes();
     let mut logged = Snapshot::default();
@@ -104,7 +102,6 @@ impl Snapshot {
         }
     }
 
-    /// Logs what has changed since `before`.
     fn log(&self, before: &Self) {
         for (zone, aggregator) in self.stale.difference(&before.stale) {
             tracing::warn!(

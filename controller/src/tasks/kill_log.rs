@@ -1,20 +1,20 @@
-//! Logs every change of the kill switch, from whichever source, and returns those that no operator ordered at this
-//! controller, for the audit log.
+//! Logs every change of the kill switch, from any source, and returns the changes that no operator
+//! ordered at this controller, for the audit log.
 
 use plimsoll_core::kill::{KillGeneration, Scope};
 
 use crate::audit::{Actor, Entry};
 use crate::state::{Command, DurableState, End};
 
-/// The log of the kill switch, with the state that was logged last.
 #[derive(Debug, Default)]
 pub(crate) struct KillLog {
     last: Option<DurableState>,
 }
 
 impl KillLog {
-    /// Logs the changes since the last call; at the first call, the kills in force. Returns the changes whose origin
-    /// is another one than a command at this controller. `named` returns the name of an aggregator by its id.
+    /// Logs the changes since the last call; at the first call, the current kills. Returns the
+    /// changes that no command at this controller made. `named` returns the name of an aggregator
+    /// by its id.
     pub(crate) fn on(
         &mut self,
         durable: &DurableState,
@@ -58,15 +58,14 @@ impl KillLog {
     }
 }
 
-/// Describes the kill switch of a scope.
 pub(crate) fn describe(durable: &DurableState, scope: &Scope) -> String {
     let generation = durable.generation(scope);
     let state = if generation.is_killed() { "on" } else { "off" };
     format!("{state}, generation {}", generation.0)
 }
 
-/// Returns the change of a kill switch for the audit log; `None` if there is none, or if it came by a command at this
-/// controller, which records it.
+/// Returns the change of a kill switch for the audit log; `None` if there is none, or if it arrived
+/// by a command at this controller, which records it.
 fn change(
     before: &DurableState,
     now: &DurableState,
@@ -96,7 +95,6 @@ fn change(
     Some((actor, Entry { what, before: describe(before, scope), after: describe(now, scope), why }))
 }
 
-/// The latest end of a kill by a command at this controller.
 fn end<'a>(durable: &'a DurableState, scope: &Scope) -> Option<&'a End> {
     match scope {
         Scope::Fleet => durable.fleet_kill_ended.as_ref(),

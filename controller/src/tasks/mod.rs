@@ -26,7 +26,7 @@ pub(crate) fn unix_s() -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Ticks the brain at a fixed interval, for ever. A tick that was missed is not made up for.
+/// Ticks the brain at a fixed interval, forever. A tick that was missed is not made up for.
 pub(crate) async fn tick(brain: Shared<Brain>) {
     let mut ticks = interval(Parameters::default().tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Puts changes of the policy files in force once they are recorded, and logs why a change was refused.
+//! Activates changes of the policy files once they are recorded, and logs why a change was refused.
 
 use std::sync::Arc;
 
@@ -16,23 +16,18 @@ use crate::tasks::unix_s;
 /// Maximum number of differences of a policy that are logged.
 const DIFFERENCES_MAX: usize = 20;
 
-/// Follows the policy files.
 #[derive(Debug)]
 pub(crate) struct PolicyTask {
     pub(crate) brain: Shared<Brain>,
     pub(crate) files: PolicyFiles,
-    /// The policy read at the start.
     pub(crate) current: PolicyHash,
-    /// The warnings that were logged last.
     pub(crate) logged: Vec<Warning>,
     pub(crate) events: Events,
     pub(crate) audit: AuditLog,
-    /// The policy that is held back until it can be recorded.
     pub(crate) unrecorded: Option<Arc<Policy>>,
 }
 
 impl PolicyTask {
-    /// Applies every valid change.
     pub(crate) async fn run(mut self) {
         let (sender, mut reloads) = mpsc::channel(1);
         let events = self.events.clone();
@@ -76,7 +71,6 @@ impl PolicyTask {
         self.offer(policy).await;
     }
 
-    /// Puts a policy in force once it is recorded.
     async fn offer(&mut self, policy: Arc<Policy>) {
         let (change, kills) = self.brain.with(|brain, _| {
             let kills = policy.kill_switch && !brain.durable().killed_by_file;
@@ -120,7 +114,7 @@ pub(crate) fn offer_at_start(
     (!is_recorded).then(|| Arc::clone(policy))
 }
 
-/// Records the policy with which a controller starts that has no earlier one. Blocks.
+/// Records the policy that a controller starts with if it has no earlier one. Blocks.
 ///
 /// # Errors
 /// When it cannot be recorded.
@@ -138,7 +132,7 @@ fn actor(files: &PolicyFiles) -> Actor {
     Actor::controller("file", files.policy.display().to_string())
 }
 
-/// Returns the entry of an offered policy; `None` if it is in force, and no other one is held back.
+/// Returns the entry of an offered policy; `None` if it is active, and no other one is held back.
 fn change(brain: &Brain, offered: &Policy) -> Option<Entry> {
     let in_force = brain.policy();
     let is_change = in_force.hash() != offered.hash() || brain.policies.held.is_some();
@@ -150,7 +144,7 @@ fn change(brain: &Brain, offered: &Policy) -> Option<Entry> {
     })
 }
 
-/// Puts a policy in force that is recorded or needs no record, or holds it back.
+/// Activates a policy that is recorded or needs no record, or holds it back.
 fn put_in_force(brain: &mut Brain, policy: Arc<Policy>, recorded: Result<Option<Logged>, NotLogged>) {
     let hash = policy.hash();
     let recorded = match recorded {
@@ -188,7 +182,6 @@ pub(crate) fn log_warnings(warnings: &[Warning], logged: &[Warning]) {
     }
 }
 
-/// Returns the differences between two policies as one line.
 pub(crate) fn one_line(differences: &[Difference]) -> String {
     let text = |Difference { path, from, to }: &Difference| match (from, to) {
         (Some(from), Some(to)) => format!("{path} {from} -> {to}"),
@@ -201,7 +194,6 @@ pub(crate) fn one_line(differences: &[Difference]) -> String {
     texts.join("; ")
 }
 
-/// Logs that a policy is held back, with the reasons.
 fn log_held(brain: &Brain) {
     let Some(held) = brain.policies.held.as_ref() else { return };
     let hash = held.policy.hash();

@@ -1,4 +1,4 @@
-//! Makes the promotions whose gates have passed, once they are recorded in the audit log.
+//! Makes the promotions with passed gates, once they are recorded in the audit log.
 
 use plimsoll_proto::shared::Shared;
 use tokio::task::JoinSet;
@@ -7,7 +7,7 @@ use crate::audit::{Actor, AuditLog, Entry};
 use crate::brain::Brain;
 use crate::rollout::Ready;
 
-/// Makes promotions, for ever. They wait while the log cannot be written.
+/// Makes promotions, forever. They wait while the log cannot be written.
 pub(crate) async fn run(brain: Shared<Brain>, audit: AuditLog) {
     let mut wakeups = brain.changes();
     let mut is_waiting = false;

@@ -13,9 +13,8 @@ use crate::state::DurableState;
 use crate::state::store::StoreError;
 use crate::tasks::kill_log::KillLog;
 
-/// The delay between a failed save and the next one.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
-/// The longest time that directives wait for the disk. They are sent unsaved then.
+/// Maximum time that directives wait for the disk. They are sent unsaved then.
 const SAVE_MAX: Duration = Duration::from_secs(2);
 
 /// Saves the state by `save`, which may block, whenever it changed, until `stop` is cancelled.
@@ -73,7 +72,6 @@ pub(crate) async fn run(
     }
 }
 
-/// Lets directives go out unsaved, and logs the first failure in a row.
 fn on_failure(brain: &Shared<Brain>, reason: String, failing: &mut bool) {
     if !std::mem::replace(failing, true) {
         tracing::error!(error = reason, "state save failed: directives are sent unsaved until it succeeds");

@@ -24,7 +24,6 @@ pub(crate) fn args(directory: &Path) -> Args {
     }
 }
 
-/// Starts a controller, and returns its key and salt.
 fn coherence(args: &Args) -> (CoinKey, u64) {
     let controller = Controller::open(args).unwrap();
     let coherence = controller.brain().with(|brain, _| brain.durable().coherence()).unwrap();
@@ -96,7 +95,7 @@ fn file_that_changed_while_no_controller_ran_is_compared_with_the_policy_in_forc
     assert_eq!(start(), (1_000.0, None));
 }
 
-/// A disk that answers again at the end of its test, for which the runtime would wait.
+/// A disk that answers again at the end of its test: the runtime would wait for it.
 #[derive(Default)]
 struct Disk(Arc<(Mutex<bool>, Condvar)>);
 

@@ -9,7 +9,6 @@ pub struct TraceId(NonZeroU128);
 
 /// The length of a `traceparent` of version 00 in bytes. Later versions begin with the same fields.
 const LENGTH: usize = 55;
-/// The invalid version.
 const VERSION_INVALID: u128 = 0xff;
 
 impl TraceId {
@@ -27,7 +26,7 @@ impl TraceId {
     /// version `ff` does not exist, version 00 is 55 bytes long, and a later version's additions follow a
     /// `-`.
     ///
-    /// Reads no further than the first 56 bytes, and neither blocks nor allocates.
+    /// Reads at most the first 56 bytes, and neither blocks nor allocates.
     pub fn of_traceparent(value: &[u8]) -> Option<Self> {
         let (known, rest) = value.split_first_chunk::<LENGTH>()?;
         let [version @ .., b'-'] = &known[..3] else { return None };
@@ -42,7 +41,7 @@ impl TraceId {
         Self::new(trace_id)
     }
 
-    /// The 16 bytes in the order in which they are written.
+    /// The 16 bytes in written order.
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.get().to_be_bytes()
     }

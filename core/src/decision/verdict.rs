@@ -85,7 +85,6 @@ impl Refusal {
         }
     }
 
-    /// Returns the exact wait of a refusal that has one.
     fn until(self) -> Option<Duration> {
         let wait = u64::from(self.0 >> Self::WAIT_AT);
         let is_exact = self.0 & Self::REASON == Self::UNTIL_RESET;
@@ -94,8 +93,9 @@ impl Refusal {
         is_exact.then_some(wait)
     }
 
-    /// Returns the time after which the caller may retry, spread over the [span](WaitClass::span) of the class, so
-    /// that refused callers do not all return at once; for a quota that is used up, the time until its reset.
+    /// Returns the wait before a retry of the caller, spread over the [span](WaitClass::span) of
+    /// the class, so that refused callers do not all return together; for a quota that is used up,
+    /// the time until its reset.
     pub fn retry_after(self) -> Duration {
         if let Some(wait) = self.until() {
             return wait;
@@ -123,7 +123,7 @@ const _: () = assert!(Refusal::UNTIL_RESET <= Refusal::REASON);
 pub enum Reason {
     /// The coin: more is offered than the bucket may serve. Retry with backoff.
     ClusterOverload,
-    /// This tenant is above its own limit, whatever the others do.
+    /// This tenant is above its own limit, regardless of the others.
     TenantLimit,
     /// The token buckets of this instance: a burst that the control loop has not seen yet.
     BurstGuard,

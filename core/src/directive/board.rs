@@ -1,5 +1,5 @@
-//! The directives in force at one parent, versioned, so that each reader gets only what changed since it last
-//! read.
+//! The current directives at one parent, versioned, so that each reader gets only what changed
+//! since it last read.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,17 +25,13 @@ pub struct Board {
 #[derive(Debug, Default)]
 pub struct Posted {
     terms: Terms,
-    /// The keys in the order of names.
     keys: Vec<PostedKey>,
     changed: u64,
-    /// The version of the change before the latest.
     before: u64,
     reshaped: u64,
-    /// The version of the latest change of the quotas.
     quotas_changed: u64,
 }
 
-/// One key on the board.
 #[derive(Debug)]
 struct PostedKey {
     tenant: Tenant,
@@ -91,8 +87,8 @@ impl Board {
         }
         (posted.before, posted.changed) = (posted.changed, next);
         self.cache.clear();
-        // New terms alone keep the shape: they are sent with every directive, and a hold changes all the
-        // time.
+        // New terms without other changes keep the shape: they are sent with every directive, and a
+        // hold changes all the time.
         if is_new || removed {
             posted.reshaped = next;
         }
@@ -106,9 +102,10 @@ impl Board {
         (posted.changed > seen).then(|| posted.since(bucket, Seen { version: seen, values: true }))
     }
 
-    /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of the version
-    /// before the latest get the latest change alone; of the slower ones, all but a few get the whole state.
-    /// Without `values`, the values of keys are left out, and headroom, pool and cut with them.
+    /// Returns the same as [`Self::since`], shared by all readers of the same version. Readers of
+    /// the version before the latest get only the latest change; slower readers, all but a few, get
+    /// the whole state. Without `values`, the values of keys are left out, and headroom, pool and
+    /// cut with them.
     pub fn update(&mut self, bucket: &Bucket, seen: u64, values: bool) -> Option<Arc<BucketUpdate>> {
         let posted = self.buckets.get(bucket)?;
         if posted.changed <= seen {
@@ -162,24 +159,23 @@ impl Posted {
         &self.terms
     }
 
-    /// The tenants with a directive of their own, the default class included, with their values, in the order
-    /// of names.
+    /// The tenants with their own directive, the default class included, with their values, in the
+    /// order of names.
     pub fn keys(&self) -> impl Iterator<Item = (&Tenant, Values)> {
         self.keys.iter().map(|key| (&key.tenant, key.values))
     }
 
-    /// Returns the values of a tenant by its own name; `None` if it has no directive of its own.
+    /// Returns the values of a tenant by its own name; `None` without its own directive.
     pub fn own(&self, tenant: &str) -> Option<Values> {
         let at = self.keys.binary_search_by(|key| key.tenant.as_str().cmp(tenant)).ok()?;
         self.keys.get(at).map(|key| key.values)
     }
 
-    /// Returns the values of a tenant: its own, or else those of the default class.
+    /// Returns the values of a tenant: its own, or else the values of the default class.
     pub fn values(&self, tenant: &Tenant) -> Option<Values> {
         self.own(tenant.as_str()).or_else(|| self.own(DEFAULT_TENANT))
     }
 
-    /// Returns the changes for a reader that has `seen` this version.
     fn since(&self, bucket: &Bucket, seen: Seen) -> BucketDirective {
         let whole = self.reshaped > seen.version;
         let is_sent = |key: &&PostedKey| whole || key.changed > seen.version;

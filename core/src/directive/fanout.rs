@@ -13,7 +13,7 @@ const UPDATES_PER_BUCKET_MAX: usize = 4;
 /// The updates of whole audiences kept until the next change; further ones are composed for each child.
 const AUDIENCE_UPDATES_MAX: usize = 1_024;
 
-/// A set of buckets to which a number of children are subscribed.
+/// A set of buckets that a number of children are subscribed to.
 pub type Audience = Arc<BTreeSet<Bucket>>;
 
 /// The updates of all buckets of an audience, for all children that have seen the same version.
@@ -46,13 +46,14 @@ impl BucketUpdate {
         &self.directive
     }
 
-    /// Returns the encoding. Calls `encode` once, however many children the update is sent to.
+    /// Returns the encoding. Calls `encode` once, regardless of the number of children that receive
+    /// the update.
     pub fn encoded(&self, encode: impl FnOnce(&BucketDirective) -> Box<[Chunk]>) -> &[Chunk] {
         self.encoded.get_or_init(|| encode(&self.directive))
     }
 }
 
-/// A message to one child: a head of its own, and updates that it shares with other children.
+/// A message to one child: its own head, and updates that it shares with other children.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Everything but the buckets.
@@ -64,7 +65,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// All updates, in the order in which they apply.
+    /// All updates, in their order of application.
     pub fn updates(&self) -> impl Iterator<Item = &Arc<BucketUpdate>> {
         self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.first)
     }
@@ -93,7 +94,6 @@ pub(super) struct UpdateCache {
     by_audience: HashMap<(usize, Seen), (Audience, Option<AudienceUpdate>)>,
 }
 
-/// The version that a child has seen, and whether values may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     pub(super) version: u64,
@@ -101,7 +101,6 @@ pub(super) struct Seen {
 }
 
 impl UpdateCache {
-    /// Clears the cache after a change.
     pub(super) fn clear(&mut self) {
         self.by_bucket.clear();
         self.by_audience.clear();
@@ -132,12 +131,10 @@ impl UpdateCache {
         update
     }
 
-    /// Returns the update for an audience that has `seen` this version, if it was composed before.
     pub(super) fn audience_update(&self, audience: &Audience, seen: Seen) -> Option<Option<AudienceUpdate>> {
         self.by_audience.get(&(identity(audience), seen)).map(|(_, update)| update.clone())
     }
 
-    /// Stores an update, if there is room.
     pub(super) fn keep(&mut self, audience: &Audience, seen: Seen, update: &Option<AudienceUpdate>) {
         if self.by_audience.len() < AUDIENCE_UPDATES_MAX {
             self.by_audience.insert((identity(audience), seen), (Arc::clone(audience), update.clone()));
@@ -149,16 +146,14 @@ fn identity(audience: &Audience) -> usize {
     Arc::as_ptr(audience) as usize
 }
 
-/// Deduplicates audiences, so that children with the same subscriptions share one.
 #[derive(Debug, Default)]
 pub(super) struct Audiences {
     known: HashSet<Audience>,
-    /// The number of audiences at which unused ones are removed.
+    /// Number of audiences that triggers the removal of unused ones.
     sweep_at: usize,
 }
 
 impl Audiences {
-    /// Returns the audience for these buckets.
     pub(super) fn of(&mut self, buckets: BTreeSet<Bucket>) -> Audience {
         if let Some(known) = self.known.get(&buckets) {
             return Arc::clone(known);

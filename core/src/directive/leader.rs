@@ -1,11 +1,11 @@
-//! The rule by which one of two controllers leads, wherever both are seen.
+//! The rule that decides which of two controllers leads, wherever both are seen.
 
 use super::{Directives, Epoch};
 use crate::report::{InstanceId, Report};
 
-/// The largest step above its own epoch that a controller takes because a child has seen a later one. Each
-/// start of a controller adds 1, so no backup is that old. Children accept much larger steps, so that those
-/// that were away during several steps still follow.
+/// Maximum step above its own epoch that a controller takes because a child has seen a later one.
+/// Each start of a controller adds 1, so no backup is that old. Children accept much larger steps,
+/// so that children that were away during several steps still follow.
 pub const EPOCH_STEP_MAX: u64 = 1 << 20;
 
 /// A controller, as its directives name it. Of two the greater leads: the one of the later epoch, and of two

@@ -1,4 +1,4 @@
-//! Directives: the messages with which a parent sets limits, modes and drop ratios of its children's keys.
+//! Directives: messages of a parent that set limits, modes and drop ratios of its children's keys.
 
 mod board;
 mod fanout;
@@ -66,7 +66,7 @@ pub struct Directives {
     pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
-    /// The hash of the policy in force; absent before there is one.
+    /// The hash of the current policy; absent before there is one.
     pub policy_hash: Option<u64>,
     /// The acknowledgement of the child's reports.
     pub echo: Echo,
@@ -83,8 +83,8 @@ pub struct Directives {
     /// To an aggregator: the known number of aggregators between it and the controller, the parent included.
     /// A controller sends 0.
     pub above: u32,
-    /// To a client that has just joined: tokens for requests at once, by bucket, in addition to those of its pool. They
-    /// are granted once and lapse. At most [`GRANTS_MAX`].
+    /// To a client that has just joined: tokens for immediate requests, by bucket, in addition to
+    /// the tokens of its pool. They are granted once and lapse. At most [`GRANTS_MAX`].
     pub grants: BTreeMap<Bucket, Tokens>,
     /// To a client: the standings of unlisted names that it reported and that differ from those sent before on this
     /// stream, by its own ids, ascending. At most [`STANDINGS_MAX`].
@@ -98,7 +98,7 @@ pub struct Directives {
 pub struct BucketDirective {
     /// The bucket.
     pub bucket: Bucket,
-    /// True if `keys` is the whole state: a tenant that is absent no longer has a directive of its own.
+    /// True if `keys` is the whole state: an absent tenant does not have its own directive anymore.
     pub whole: bool,
     /// The terms of the bucket, for all its keys.
     pub terms: Terms,
@@ -114,8 +114,8 @@ pub struct Terms {
     /// True if the policy lists the bucket by its exact name: it then has room on every tier before buckets
     /// that children ask for, and every aggregator is sent it.
     pub named: bool,
-    /// Set if no entry of the policy covers the bucket: its requests are counted and never limited. Absent for a
-    /// bucket whose limit is just not known yet.
+    /// Set if no entry of the policy covers the bucket: its requests are counted and never limited.
+    /// Absent for a bucket with a limit that is only not known yet.
     pub unlisted: Option<Unlisted>,
     /// The limit over all zones. A limit without a number clears every value of every key.
     pub limit: Limit,
@@ -125,7 +125,7 @@ pub struct Terms {
     pub kill: Kill,
     /// The canary cohort.
     pub cohort: Cohort,
-    /// The coin with which clients turn a ratio into decisions.
+    /// The coin for turning a ratio into decisions at clients.
     pub coin: Coin,
     /// The key and salt of a coherent coin, equal throughout the fleet; absent for other coins. Without them
     /// a client draws independently.
@@ -141,7 +141,7 @@ pub struct Terms {
     pub clients: Option<u32>,
     /// To a client: the headroom pool of the zone. Absent means unchanged.
     pub pool: Option<ZonePool>,
-    /// To a client: the levels to which unlisted names are cut. Absent means unchanged.
+    /// To a client: the levels for cutting unlisted names. Absent means unchanged.
     pub cut: Option<TailCut>,
     /// To an aggregator: its part of the traffic of new unlisted names. Absent means unchanged.
     pub new_share: Option<NewShare>,
@@ -168,7 +168,7 @@ pub struct Values {
     pub rate: Option<Rate>,
     /// To an aggregator: the rate of its clients' guards, before their slack.
     pub cap: Option<Rate>,
-    /// To an aggregator: the tenant's claim, by which it divides while the controller is silent.
+    /// To an aggregator: the tenant's claim, for the division while the controller is silent.
     pub entitlement: Option<Entitlement>,
     /// To a client: the rate of all guards of the zone together.
     pub guard: Option<Rate>,
@@ -190,7 +190,7 @@ pub struct Entitlement {
 }
 
 impl Terms {
-    /// Returns these terms; those that may be absent are taken from `held` where they are.
+    /// Returns these terms; absent optional terms are taken from `held`.
     pub(crate) fn or(self, held: &Self) -> Self {
         Self {
             hold: self.hold.or(held.hold),
@@ -205,7 +205,7 @@ impl Terms {
 }
 
 impl Values {
-    /// Returns these values where present, else those of `held`.
+    /// Returns these values where present, else the values of `held`.
     pub fn or(self, held: Self) -> Self {
         Self {
             ratio: self.ratio.or(held.ratio),

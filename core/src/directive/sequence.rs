@@ -34,7 +34,7 @@ pub enum StaleDirective {
     EpochJump {
         /// The epoch held, if any.
         held: Option<Epoch>,
-        /// The epoch that came.
+        /// The epoch that arrived.
         got: Epoch,
     },
     /// An implausible kill generation.

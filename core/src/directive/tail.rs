@@ -2,11 +2,12 @@
 
 use crate::quantity::{DropRatio, OutOfRange, Rate};
 
-/// The rules by which a client finds the drop ratio of an unlisted name. The ratio of a name that it knows nothing of is
-/// that of the class `default`. The default refuses nothing more.
+/// The rules for the drop ratio of an unlisted name at a client. An unknown name has the ratio of
+/// the class `default`. The default refuses nothing more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailCut {
-    /// The rate that an established name may pass whose own counts tell its rate; `None` if nothing is cut.
+    /// The rate that an established name may pass if its own counts show its rate; `None` if
+    /// nothing is cut.
     pub level: Option<Rate>,
     /// The same for a new name.
     pub new_level: Option<Rate>,

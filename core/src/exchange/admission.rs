@@ -13,7 +13,7 @@ const RATE_MIN: f64 = 100.0;
 const RATE_MAX: f64 = 3_000.0;
 /// The rate at the start, before any measurement.
 const RATE_FIRST: f64 = 1_000.0;
-/// The streams that may be admitted in a row, as the time in which the rate allows them.
+/// The streams that may be admitted in a row, as a time at the present rate.
 const BURST: Duration = Duration::from_millis(500);
 /// The connections that are accepted for each stream that is admitted: most streams of a storm are turned away
 /// at first.
@@ -30,14 +30,15 @@ const OVERLOADED: Duration = Duration::from_millis(400);
 /// The factors of a change.
 const GROWTH: f64 = 1.25;
 const REDUCTION: f64 = 0.7;
-/// The time for which a child is asked to stay away whose connection opens streams too fast.
+/// Time that a child is asked to stay away if its connection opens streams too fast.
 pub const CONNECTION_WAIT: Duration = Duration::from_secs(1);
-/// The longest time that a child is asked to stay away.
+/// Maximum time that a child is asked to stay away.
 pub const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// The part of the rate that one source has for certain, and of the tokens that it leaves to the others, as a divisor.
 const SOURCE_PART: f64 = 2.0;
-/// The most sources that are told apart. Streams of further ones are admitted from the tokens of all.
+/// Maximum number of sources that are distinguished. Streams of further ones are admitted from the
+/// tokens of all.
 const SOURCES_MAX: usize = 16_384;
 
 /// The streams that one connection may open in a row. A child opens one, and the next after a failure.
@@ -45,7 +46,7 @@ const PER_CONNECTION_BURST: f64 = 8.0;
 /// The streams that it may open in a second after that.
 const PER_CONNECTION_RATE: f64 = 1.0;
 
-/// The rate at which a parent admits streams, and the times promised to the children it turned away.
+/// The rate of streams that a parent admits, and the times promised to the children it turned away.
 #[derive(Debug)]
 pub struct Admission {
     /// Streams per second.
@@ -85,7 +86,7 @@ impl Admission {
         self.rate
     }
 
-    /// Takes a measurement of the load: the delay with which a task of the parent was woken.
+    /// Takes a measurement of the load: the delay of a task of the parent that was woken.
     pub fn on_lateness(&mut self, now: MonoTime, late: Duration) {
         self.late = self.late.max(late);
         if now.since(self.adapted) < ADAPT_INTERVAL {
@@ -112,8 +113,8 @@ impl Admission {
     /// need none of it, but never the last half of the tokens at more than half of the rate.
     ///
     /// # Errors
-    /// The time for which the child should stay away, if the parent has admitted as many streams lately as it
-    /// can bear. Children that are turned away one after the other are sent different times.
+    /// Time that the child should stay away, if the parent has admitted as many streams lately as
+    /// it can bear. Children that are turned away one after the other are sent different times.
     pub fn admit(&mut self, now: MonoTime, source: Option<Source>) -> Result<(), Duration> {
         let (rate, depth) = (self.rate, self.rate * BURST.as_secs_f64());
         self.tokens.refill(now, rate, depth);
@@ -124,7 +125,7 @@ impl Admission {
             let share = self.sources.entry(source).or_insert(Share { tokens, promised: now });
             let is_within_share = share.tokens.take(now, rate / SOURCE_PART, depth / SOURCE_PART, 1.0);
             if !is_within_share && self.tokens.left() < depth / SOURCE_PART + 1.0 {
-                // Its own queue, so that the others are not told to stay away for longer.
+                // Its own queue, so that the others are not sent longer waits.
                 return Err(promise(&mut share.promised, now, rate));
             }
         }
@@ -148,7 +149,6 @@ fn promise(promised: &mut MonoTime, now: MonoTime, rate: f64) -> Duration {
 pub struct ConnectionBudget(TokenBucket);
 
 impl Default for ConnectionBudget {
-    /// Begins with room for a burst.
     fn default() -> Self {
         Self(TokenBucket::new(MonoTime::ZERO, PER_CONNECTION_BURST))
     }
@@ -168,7 +168,6 @@ mod tests {
 
     use super::*;
 
-    /// The address of one host.
     fn host(number: u64) -> Option<Source> {
         Some(Source::from(IpAddr::from(Ipv4Addr::from_bits(number as u32))))
     }
@@ -177,8 +176,9 @@ mod tests {
         MonoTime::from_elapsed(Duration::from_millis(ms))
     }
 
-    /// The time in ms until children that arrive within `spread_ms`, and stay away as long as they are told,
-    /// are all admitted, and the most attempts of any. They share some hosts. The parent is `late` at every measurement.
+    /// The time in ms until children that arrive within `spread_ms`, and stay away as long as
+    /// asked, are all admitted, and the maximum number of attempts of any. They share some hosts.
+    /// The parent is `late` at every measurement.
     fn storm(children: u64, hosts: u64, spread_ms: u64, late: Duration) -> (u64, u32) {
         let mut admission = Admission::new(at(0));
         let mut arrivals: BTreeMap<(u64, u64), u32> =
@@ -222,7 +222,8 @@ mod tests {
         }
     }
 
-    /// The honest streams, 50/s of hosts of their own, that are turned away in 20 s while one host opens 6,000/s.
+    /// The honest streams, 50/s from other hosts, that are turned away in 20 s while one host opens
+    /// 6,000/s.
     fn turned_away(late: Duration) -> Vec<Duration> {
         let mut admission = Admission::new(at(0));
         let mut waits = Vec::new();
@@ -245,7 +246,8 @@ mod tests {
         for late in [0, 200] {
             assert_eq!(turned_away(Duration::from_millis(late)), [], "{late} ms late");
         }
-        // At the least rate of all, 100/s, the others have 50/s; what is turned away waits for moments.
+        // At the minimum rate, 100/s, the others have 50/s; streams that are turned away wait for
+        // moments.
         let waits = turned_away(Duration::from_secs(5));
         let longest = waits.iter().max().copied().unwrap_or_default();
         assert!(waits.len() < 100 && longest < Duration::from_secs(1), "{}, {longest:?}", waits.len());

@@ -64,7 +64,8 @@ impl NotAllowed {
     pub const LABEL: &str = "forbidden";
 }
 
-/// Checks that the child with a certificate may open a stream at a parent and report as its greeting says.
+/// Checks that the child with a certificate may open a stream at a parent and report as in its
+/// greeting.
 ///
 /// # Errors
 /// If it may not: nothing of its reports counts.
@@ -119,7 +120,6 @@ fn check_trust_domain(own: &PeerId, peer: &PeerId) -> Result<(), NotAllowed> {
     Err(NotAllowed::TrustDomain { own: own.clone(), peer: peer.clone() })
 }
 
-/// The streams that a parent takes, as its errors say.
 const fn takes(parent: &PeerId) -> &'static str {
     match parent.role() {
         PeerRole::Controller => "those of aggregators",
@@ -128,7 +128,6 @@ const fn takes(parent: &PeerId) -> &'static str {
     }
 }
 
-/// The remedy for a child at the wrong parent.
 const fn fix(child: &PeerId) -> &'static str {
     match child.role() {
         PeerRole::Service { .. } => "connect it to an aggregator of its zone",
@@ -154,7 +153,6 @@ mod tests {
         "quota",
     ];
 
-    /// The result of one message, as the tables abbreviate it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Row {
         Allowed,

@@ -1,17 +1,18 @@
-//! Reconnection backoff: exponential with full jitter, so that a fleet does not reconnect all at once.
+//! Reconnection backoff: exponential with full jitter, so that a fleet does not reconnect in one
+//! moment.
 
 use std::time::Duration;
 
-/// The span from which the first wait is drawn.
+/// The span of the first wait, which is drawn at random.
 pub const FIRST: Duration = Duration::from_millis(500);
-/// The longest span from which a wait is drawn. Every child has tried again 12 s after its parent is back,
-/// however long the parent was away, and a parent of ten thousand children accepts them within 15 s. With a
-/// span of 30 s a quarter would not even have tried by then.
+/// Maximum span of a wait, which is drawn at random. Every child has tried again 12 s after its
+/// parent is back, regardless of the length of the outage, and a parent of ten thousand children
+/// accepts them within 15 s. With a span of 30 s a quarter would not even have tried by then.
 pub const LONGEST: Duration = Duration::from_secs(12);
-/// The longest wait that a parent may ask for.
+/// Maximum wait that a parent may ask for.
 pub const ASKED_MAX: Duration = Duration::from_secs(60);
-/// The longest span that is added to a wait that a parent asked for. A parent that answers is alive, and it
-/// spreads the waits itself.
+/// Maximum span that is added to a wait that a parent asked for. A parent that answers is alive,
+/// and it spreads the waits itself.
 const SPAN_AFTER_ASKED: Duration = Duration::from_secs(2);
 
 /// Counts consecutive failures. Pure: the draw is an argument.

@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::exchange::sessions::HEARTBEAT;
 use crate::quantity::MonoTime;
 
-/// The part of the longest silence that does not depend on the report interval.
+/// The part of the maximum silence that does not depend on the report interval.
 const SILENCE_BASE: Duration = Duration::from_secs(3);
 /// The part that does, in report intervals.
 const SILENCE_INTERVALS: u32 = 10;
 
-/// The time from the end of a pause of a process to its next report: what was waiting is handled first, or a report
-/// of it alone would look like a surge.
+/// The time from the end of a pause of a process to its next report: waiting requests are handled
+/// first, or a report of only them would look like a surge.
 pub const CATCH_UP: Duration = Duration::from_millis(100);
 
-/// Returns the longest silence of a live peer whose stream has this report interval.
+/// Returns the maximum silence of a live peer with this report interval.
 pub fn silence_max(interval: Duration) -> Duration {
     SILENCE_BASE.saturating_add(interval.saturating_mul(SILENCE_INTERVALS))
 }
@@ -27,15 +27,15 @@ pub fn pulse(interval: Duration) -> Duration {
     HEARTBEAT.max(interval)
 }
 
-/// The time for which a process has waited, in its own progress.
+/// Time that a process has waited, in its own progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited {
     total: Duration,
     checked: MonoTime,
 }
 
-/// The clock of a process's own progress, read at its ticks. It stands still while the process does not run, so that
-/// a pause is no silence of its children.
+/// The clock of a process's own progress, read at its ticks. It stops while the process does not
+/// run, so that a pause is no silence of its children.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     ran_until: MonoTime,
@@ -73,7 +73,7 @@ impl Progress {
         Self { ran_until: now, ticked: now }
     }
 
-    /// Advances to a tick and returns the time since the last one in which the process ran: a longer pause counts as
+    /// Advances to a tick and returns the running time since the last one: a longer pause counts as
     /// four ticks.
     pub fn on_tick(&mut self, now: MonoTime, tick: Duration) -> Duration {
         let ran = now.since(self.ticked).min(tick * Self::TICKS);
@@ -88,7 +88,7 @@ impl Progress {
 }
 
 impl Liveness {
-    /// Begins with a peer that was just heard.
+    /// Begins with a peer that has just sent a message.
     pub const fn new(now: MonoTime) -> Self {
         Self { silent: Waited::new(now) }
     }
@@ -115,7 +115,7 @@ mod tests {
         MonoTime::from_elapsed(Duration::from_millis(ms))
     }
 
-    /// The time at which a peer that sends nothing is dead, checked with the given pauses in turn.
+    /// The time when a peer that sends nothing is dead, checked with the given pauses in turn.
     fn death(interval: Duration, pauses: &[u64]) -> u64 {
         let mut liveness = Liveness::new(at(0));
         let mut now = 0;
@@ -175,7 +175,8 @@ mod tests {
     }
 
     proptest! {
-        /// A peer lives if it is heard once in every four checks, however late the checks are.
+        /// A peer lives if one of its messages arrives in every four checks, regardless of how late
+        /// the checks are.
         #[test]
         fn late_checks_never_end_a_stream_with_messages(
             lateness in vec((0_u64..100_000, 0_u32..4), 1..200),

@@ -40,7 +40,7 @@ pub trait Parent {
     /// If the stream must be closed; nothing of the report was counted.
     fn on_report(&mut self, now: MonoTime, stream: StreamId, report: Report) -> Result<bool, StreamRejected>;
 
-    /// Handles the end of a stream, for whatever cause.
+    /// Handles the end of a stream, for any cause.
     fn on_close(&mut self, now: MonoTime, stream: StreamId);
 
     /// Returns the changes that were not sent on this stream yet, with the updates it shares with others.
@@ -55,7 +55,7 @@ pub trait Parent {
     /// Returns true if a newer stream of the same child replaced this one, which should end.
     fn is_superseded(&self, stream: StreamId) -> bool;
 
-    /// The most children that may be connected, half of them from one source.
+    /// Maximum number of connected children, half of them from one source.
     fn children_max(&self) -> usize {
         usize::MAX
     }

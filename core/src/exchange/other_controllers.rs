@@ -1,4 +1,4 @@
-//! The sightings of controllers other than the one that leads here. They are shown to operators and change
+//! The sightings of controllers other than the leader here. They are shown to operators and change
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -8,14 +8,15 @@ use crate::directive::Leader;
 use crate::quantity::MonoTime;
 use crate::report::Role;
 
-/// The time for which a sighting is shown after the last one, and after which a lasting one is logged again.
+/// Time that a sighting is shown after the last one, and between log lines of a lasting one.
 const SHOWN: Duration = Duration::from_secs(60);
-/// The time for which a later epoch is claimed before the claim is shown: after the restart of a controller, a
-/// client of several aggregators knows the new epoch earlier than one of them. Also the longest gap in a claim.
+/// Time that a later epoch is claimed before the claim is shown: after the restart of a controller,
+/// a client of several aggregators knows the new epoch earlier than one of them. Also the longest
+/// gap in a claim.
 const SETTLED_AFTER: Duration = Duration::from_secs(10);
-/// The time without a report after which a peer makes room for another: more than two of the longest intervals.
+/// Time without a report before a peer makes room for another: more than two maximum intervals.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
-/// The most peers through which other controllers are seen that are remembered by name.
+/// Maximum number of peers that are remembered by name because they name other controllers.
 pub const SIGHTINGS_MAX: usize = 64;
 
 /// A controller that does not lead here, as a child or the parent of this process names it.
@@ -23,7 +24,7 @@ pub const SIGHTINGS_MAX: usize = 64;
 pub struct Sighting {
     /// The controller.
     pub other: Leader,
-    /// True if it has the epoch of the one that leads: both run on copies of one state.
+    /// True if it has the epoch of the leader: both run on copies of one state.
     pub is_rival: bool,
     since: MonoTime,
     at: MonoTime,
@@ -67,8 +68,8 @@ impl OtherControllers {
         (sighting.other, sighting.is_rival, sighting.at) = (other, is_rival, now);
     }
 
-    /// Makes room for another peer: of clients first, the one that has been silent for the longest time. Returns
-    /// false if none may leave.
+    /// Makes room for another peer: the longest silent peer, clients first. Returns false if none
+    /// may leave.
     fn makes_room(&mut self, now: MonoTime, role: Role) -> bool {
         if self.by_peer.len() < SIGHTINGS_MAX {
             return true;
@@ -83,8 +84,8 @@ impl OtherControllers {
         first.is_some_and(|peer| self.by_peer.remove(&peer).is_some())
     }
 
-    /// The peers that name another controller at the epoch of the one that leads, and those that have claimed a
-    /// later epoch for a while.
+    /// The peers that name another controller at the epoch of the leader, and peers that have
+    /// claimed a later epoch for a while.
     pub fn iter(&self, now: MonoTime) -> impl Iterator<Item = (&str, &Sighting)> {
         let each = self.by_peer.iter().filter(move |(_, sighting)| sighting.is_shown(now));
         each.map(|(peer, sighting)| (peer.as_str(), sighting))
@@ -101,7 +102,8 @@ impl OtherControllers {
         lately.map(|sighting| sighting.other).max()
     }
 
-    /// Takes the sightings that are due for the log, each once a minute and those of aggregators first.
+    /// Takes the sightings that are due for the log, each once a minute and sightings of
+    /// aggregators first.
     pub fn take_unlogged(&mut self, now: MonoTime) -> Vec<(String, Sighting)> {
         let is_due = |sighting: &Sighting| {
             sighting.is_shown(now) && sighting.logged_at.is_none_or(|at| now.since(at) >= SHOWN)
@@ -204,7 +206,7 @@ mod tests {
         };
         (0..SIGHTINGS_MAX).for_each(|peer| note(&mut others, 0, Role::Client, format!("peer {peer}")));
         note(&mut others, 0, Role::Aggregator, "the parent".to_owned());
-        // Those of clients that have fallen silent make room for a client that speaks.
+        // Sightings of clients that have fallen silent make room for an active client.
         note(&mut others, 10, Role::Client, "honest".to_owned());
         (0..SIGHTINGS_MAX).for_each(|peer| note(&mut others, 10, Role::Client, format!("other {peer}")));
         let is_shown = |peer: &str| shown(&others, 10).iter().any(|(shown, _)| *shown == peer);

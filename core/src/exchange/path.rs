@@ -1,4 +1,5 @@
-//! The chain of aggregators below a child, with which a parent detects loops and chains that are too long.
+//! The chain of aggregators below a child. Parents use it to detect loops and chains that are too
+//! long.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use crate::report::InstanceId;
 pub struct Path(pub Vec<InstanceId>);
 
 impl Path {
-    /// The maximum number of ids in a path. A parent refuses a child with a longer one, so at most one
+    /// Maximum number of ids in a path. A parent refuses a child with a longer one, so at most one
     /// aggregator more than this lies between a client and its controller.
     pub const IDS_MAX: usize = 4;
 
@@ -29,10 +30,10 @@ impl Path {
     /// path, so a chain that would become too long is refused at its lowest link, and no other aggregator
     /// loses its controller.
     ///
-    /// `is_rooted` is true for a controller, and for an aggregator of which a controller has confirmed a
-    /// report: its chain upwards ends there, so an id in a path is no sign of a loop but a claim of a hostile
-    /// child, for which the children in between must not lose their parent. A loop closes when one of its
-    /// members starts, and that one finds it.
+    /// `is_rooted` is true for a controller, and for an aggregator with a report that a controller
+    /// has confirmed: its chain upwards ends there, so an id in a path is no sign of a loop but a
+    /// claim of a hostile child, and the children in between must not lose their parent for it. A
+    /// loop closes when one of its members starts, and that member finds it.
     ///
     /// # Errors
     /// If the path shows a loop, or the chain is too long.
@@ -106,7 +107,8 @@ mod tests {
         assert_eq!(check(2, &[1, 1, 1, 1, 1]), Err(StreamRejected::TooDeep { aggregators: 6 }));
     }
 
-    /// Every member of a ring reports its path to the next: one of them detects the ring, however long it is.
+    /// Every member of a ring reports its path to the next: one of them detects the ring,
+    /// regardless of its length.
     #[test]
     fn a_ring_of_any_size_is_detected_before_a_path_exceeds_its_maximum() {
         for members in 1..=12_u128 {

@@ -1,4 +1,5 @@
-//! The latest bucket names that a parent was asked for and does not serve, as no policy names them or no room is left.
+//! The latest bucket names in requests to a parent that does not serve them, as no policy names
+//! them or no room is left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +8,14 @@ use crate::directive::Unlisted;
 use crate::names::Bucket;
 use crate::quantity::MonoTime;
 
-/// A bucket that no child is subscribed to for this time is no longer needed for children.
+/// A bucket that no child is subscribed to for this time is not needed anymore for children.
 pub const UNUSED: Duration = Duration::from_secs(120);
 /// Names that are remembered.
 pub const NAMES_MAX: usize = 64;
-/// A name that no child has asked for within this time is forgotten.
+/// A name is forgotten if no child names it within this time.
 const FORGOTTEN: Duration = Duration::from_secs(3_600);
-/// A name that takes the place of one that was asked for within this time is not logged: names that a child invents must
-/// not fill the log.
+/// A name that takes the place of one requested within this time is not logged: names that a child
+/// invents must not fill the log.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The latest names, in their order.
@@ -22,7 +23,7 @@ const QUIET: Duration = Duration::from_secs(60);
 pub struct LatestNames {
     names: BTreeMap<Bucket, Asked>,
     unlogged: Vec<Bucket>,
-    /// The number of times that any name was asked for.
+    /// Number of requests for any name.
     pub count: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct Asked {
 }
 
 impl LatestNames {
-    /// Notes that a child asks for a name. Returns the one whose place it takes.
+    /// Notes that a child asks for a name. Returns the name that it replaces.
     pub fn note(&mut self, now: MonoTime, bucket: &Bucket) -> Option<Bucket> {
         self.count += 1;
         if let Some(asked) = self.names.get_mut(bucket) {
@@ -63,7 +64,7 @@ impl LatestNames {
         self.unlogged.retain(|name| name != bucket);
     }
 
-    /// Forgets the names that no child has asked for lately.
+    /// Forgets the names that no child has named lately.
     pub fn prune(&mut self, now: MonoTime) {
         self.names.retain(|_, asked| now.since(asked.at) < FORGOTTEN);
     }

@@ -1,4 +1,4 @@
-//! The source of a connection, by which a parent shares its room among hosts.
+//! The source of a connection. A parent uses it to share its room among hosts.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::{StreamId, StreamRejected};
 use crate::report::InstanceId;
 
-/// The part of the children of a parent that one source may have connected at once, as a divisor.
+/// The part of the children of a parent that one source may have connected, as a divisor.
 const CHILDREN_PART: usize = 2;
 
-/// The address of a peer, as far as it tells hosts apart: an IPv4 address, or the first 64 bits of an IPv6 address,
-/// of which any host has 2^64.
+/// The address of a peer, as far as it distinguishes hosts: an IPv4 address, or the first 64 bits
+/// of an IPv6 address, since any host has 2^64 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source(IpAddr);
 
@@ -66,7 +66,7 @@ impl ChildrenBySource {
         }
     }
 
-    /// Takes a place for a child that has greeted on a stream, or moves the one that it has.
+    /// Takes a place for a child that has greeted on a stream, or moves its present place.
     pub fn greet(&mut self, child: InstanceId, source: Source, stream: StreamId) {
         if let Some((held, _)) = self.children.insert(child, (source, stream)) {
             self.release(held);
@@ -74,7 +74,7 @@ impl ChildrenBySource {
         *self.counts.entry(source).or_default() += 1;
     }
 
-    /// Returns the latest stream on which a child has greeted.
+    /// Returns the stream of the latest greeting of a child.
     pub fn stream_of(&self, child: InstanceId) -> Option<StreamId> {
         self.children.get(&child).map(|(_, stream)| *stream)
     }
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(greet(&mut children, 1, a, 1), Ok(()));
         assert_eq!(greet(&mut children, 2, a, 2), full);
         assert_eq!(greet(&mut children, 2, b, 3), Ok(()));
-        // A child that opens another stream has a place, whichever stream ends first.
+        // A child that opens another stream has a place, regardless of which stream ends first.
         assert_eq!(greet(&mut children, 1, a, 4), Ok(()));
         children.close(InstanceId(1), StreamId(1));
         assert_eq!(greet(&mut children, 3, a, 5), full);

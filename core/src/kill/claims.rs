@@ -8,18 +8,18 @@ use crate::names::{Name, Zone};
 use crate::quantity::MonoTime;
 use crate::report::{Identity, InstanceId, Role};
 
-/// The most scopes with a claim. Claims for further buckets are counted alone.
+/// Maximum number of scopes with a claim. Claims for further buckets are only counted.
 pub const CLAIMS_MAX: usize = 512;
 /// The most of them that one client takes, so that it does not crowd out the others.
 const OF_CLIENT_MAX: usize = 16;
-/// The time after which a claim that no child has repeated is dropped. A child repeats its generations in every
-/// 512 reports: within 9 minutes at the longest report interval.
+/// Time until a claim that no child has repeated is dropped. A child repeats its generations in
+/// every 512 reports: within 9 minutes at the maximum report interval.
 const KEPT: Duration = Duration::from_secs(20 * 60);
-/// The interval at which new claims are logged, and the most that are logged at once.
+/// The interval between logs of new claims, and their maximum number in one log.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 const LOGGED_MAX: usize = 8;
-/// The time in which an order may explain a claim before it is logged. A client of two aggregators carries an order
-/// from one to the other, and an aggregator reconnects within 12 s.
+/// Time for an order to explain a claim before it is logged. A client of two aggregators carries an
+/// order from one to the other, and an aggregator reconnects within 12 s.
 const EXPLAINED_WITHIN: Duration = Duration::from_secs(15);
 
 /// A kill generation that a process holds without an order for it.
@@ -35,29 +35,25 @@ pub struct KillClaim {
     pub name: Name,
 }
 
-/// The highest claim for each scope above the generation held here, and the process that made it. A claim stays
-/// until the generation held reaches it, or children no longer repeat it.
+/// The highest claim for each scope above the generation held here, and the process that made it. A
+/// claim stays until the generation held reaches it, or children stop repeating it.
 #[derive(Debug, Default)]
 pub struct Claims {
     by_scope: BTreeMap<Scope, Held>,
     version: u64,
     /// The number of claims that were new.
     pub ignored: u64,
-    /// The latest change that was logged, and its time.
     logged: (u64, Option<MonoTime>),
-    /// The time at which the first change that is not logged was found.
+    /// The time when the first change that is not logged was found.
     unlogged_since: Option<MonoTime>,
 }
 
-/// A claim, and how it came here.
+/// A claim, and how it arrived here.
 #[derive(Clone, Debug)]
 struct Held {
     claim: KillClaim,
-    /// The child that made it or passed it on.
     child: InstanceId,
-    /// The time of the latest report with it.
     at: MonoTime,
-    /// The number of the latest change.
     changed: u64,
 }
 
@@ -126,7 +122,8 @@ impl Claims {
         true
     }
 
-    /// Drops the claims that no child has repeated for long: the processes that made them are gone.
+    /// Drops the claims that no child has repeated for long: the processes that made them have
+    /// ended.
     pub fn prune(&mut self, now: MonoTime) {
         self.by_scope.retain(|_, held| now.since(held.at) < KEPT);
     }
@@ -146,12 +143,10 @@ impl Claims {
         self.by_scope.iter().map(|(scope, held)| (scope, &held.claim))
     }
 
-    /// The number of the latest change.
     pub(super) const fn version(&self) -> u64 {
         self.version
     }
 
-    /// The claims that changed since version `seen`.
     pub(super) fn since(&self, seen: u64) -> BTreeMap<Scope, KillClaim> {
         let later = self.by_scope.iter().filter(|(_, held)| held.changed > seen);
         later.map(|(scope, held)| (scope.clone(), held.claim.clone())).collect()
@@ -194,7 +189,6 @@ mod tests {
         Scope::Bucket(Bucket::new(&format!("b{number}")).unwrap())
     }
 
-    /// Notes a claim of the child with this number for the fleet.
     fn note(claims: &mut Claims, held: u64, number: u128, generation: u64) {
         let child = child(number, Role::Client);
         let claim = KillClaim::of(&child, KillGeneration(generation));
@@ -262,7 +256,8 @@ mod tests {
         };
         note(&mut claims, 0, 1, &bucket(1), 7);
         note(&mut claims, 0, 2, &bucket(2), 7);
-        // The first process is gone; a child repeats the claim of the second, and others claim less.
+        // The first process has ended; a child repeats the claim of the second, and others claim
+        // less.
         for s in (100..=3_000).step_by(100) {
             note(&mut claims, s, 3, &bucket(2), 7);
             note(&mut claims, s, 3, &bucket(1), 5);
@@ -317,7 +312,7 @@ mod tests {
         };
         // The client of two aggregators carries an order from one to the other, and the controller follows.
         assert_eq!([logged(0, 3, 2), logged(3, 3, 3), logged(20, 3, 3)], [0, 0, 0]);
-        // One that nothing explains is logged, although that was just before it.
+        // An unexplained claim is logged, although another log was just before it.
         assert_eq!([logged(21, 5, 4), logged(35, 5, 4), logged(36, 5, 4)], [0, 0, 1]);
     }
 }

@@ -10,13 +10,13 @@ use crate::directive::{BucketDirective, Directives, StaleDirective, Terms};
 use crate::names::Bucket;
 use crate::report::Report;
 
-/// The maximum number of buckets with a generation of their own: one per bucket that was killed alone, until the
-/// controller forgets kills that have ended.
+/// Maximum number of buckets with their own generation: one per bucket that had its own kill, until
+/// the controller forgets kills that have ended.
 pub const KILLED_BUCKETS_MAX: usize = 1_024;
 /// The part of them that child aggregators and evidence may take; the rest is for operators at this process.
 pub const LEARNED_BUCKETS_MAX: usize = KILLED_BUCKETS_MAX / 2;
 
-/// The error of killing one more bucket alone than [`KILLED_BUCKETS_MAX`].
+/// The error of a separate kill of one more bucket than [`KILLED_BUCKETS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{KILLED_BUCKETS_MAX} buckets have been killed alone, the maximum; omit the bucket to kill the whole fleet"
@@ -46,7 +46,7 @@ impl Kills {
         self.fleet
     }
 
-    /// The generation of a bucket alone; 0 if it was never killed alone.
+    /// The generation of a bucket itself; 0 if it never had its own kill.
     pub fn bucket(&self, bucket: &Bucket) -> KillGeneration {
         self.buckets.get(bucket).map_or(KillGeneration(0), |(generation, _)| *generation)
     }
@@ -64,12 +64,12 @@ impl Kills {
         Kill { fleet: self.fleet, bucket: self.bucket(bucket) }
     }
 
-    /// The mode in force for a bucket with these terms; see [`Kill::mode`].
+    /// The current mode for a bucket with these terms; see [`Kill::mode`].
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
         self.of(bucket).mode(terms.mode, terms.kill)
     }
 
-    /// All buckets that were ever killed alone, in the order of names.
+    /// All buckets that ever had their own kill, in the order of names.
     pub fn buckets(&self) -> impl Iterator<Item = (&Bucket, KillGeneration)> {
         self.buckets.iter().map(|(bucket, (generation, _))| (bucket, *generation))
     }
@@ -124,7 +124,6 @@ impl Kills {
         has_forgotten
     }
 
-    /// Takes back what evidence has raised: returns a scope to an earlier generation.
     pub(super) fn restore(&mut self, scope: &Scope, generation: KillGeneration) {
         self.version += 1;
         match scope {
@@ -180,8 +179,8 @@ impl Kills {
         self.has_room_below(scope, LEARNED_BUCKETS_MAX)
     }
 
-    /// Returns true if a scope has a generation, or there is room for one more that is a claim alone. It leaves room
-    /// for orders of children.
+    /// Returns true if a scope has a generation, or there is room for one more that is only a
+    /// claim. It leaves room for orders of children.
     pub(super) fn has_room_for_evidence(&self, scope: &Scope) -> bool {
         self.has_room_below(scope, LEARNED_BUCKETS_MAX / 2)
     }

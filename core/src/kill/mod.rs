@@ -1,21 +1,22 @@
 //! The kill switch: stops all refusals, of the fleet or of one bucket, from any tier.
 //!
 //! # Rules
-//! 1. **A generation for the fleet and one for each bucket that was ever killed alone.** It only grows; odd
-//!    means killed. Generations travel with every message between client, aggregator and controller, in both
-//!    directions, and merge by maximum.
-//! 2. **A mode carries the generations known when it was decided.** A process applies a mode only if nothing
-//!    is killed and the decision knew the latest generation that the process holds; otherwise the mode counts
-//!    as shadow. The controller also moves killed entries of the policy to shadow (a bucket under a pattern
-//!    is held in shadow alone), so the end of a kill restores nothing: the entry has to be raised again.
-//! 3. **A kill ordered at an aggregator is also kept as a kill order**, until the controller has confirmed a
-//!    report with it. The maximum alone is not enough: two processes that count independently reach the same
-//!    numbers, so the end of one kill (2) could hide another kill (1). While an order is in force, the
-//!    generation of its scope is raised to odd again after every merge. While it is kept, in force or ended,
-//!    its buckets stay in shadow.
-//! 4. **An order has an identity**, its scope and the process where it was given, by which its end is
-//!    recognised. Orders and ends are sent once per stream, and a parent aggregator relays them. A scope stays
-//!    killed until its last order has ended.
+//! 1. **A generation for the fleet and one for each bucket that ever had its own kill.** It only
+//!    grows; odd means killed. Generations travel with every message between client, aggregator and
+//!    controller, in both directions, and merge by maximum.
+//! 2. **A mode carries the generations known when it was decided.** A process applies a mode only
+//!    if nothing is killed and the decision knew the latest generation that the process holds;
+//!    otherwise the mode counts as shadow. The controller also moves killed entries of the policy
+//!    to shadow (of a pattern, only the killed bucket is held in shadow), so the end of a kill
+//!    restores nothing: the entry has to be raised again.
+//! 3. **A kill ordered at an aggregator is also kept as a kill order**, until the controller has
+//!    confirmed a report with it. The maximum is not enough: two processes that count independently
+//!    reach the same numbers, so the end of one kill (2) could hide another kill (1). While an
+//!    order is active, the generation of its scope is raised to odd again after every merge. While
+//!    it is kept, active or ended, its buckets stay in shadow.
+//! 4. **An order has an identity**, its scope and the process where it was given: its end is
+//!    recognised by it. Orders and ends are sent once per stream, and a parent aggregator relays
+//!    them. A scope stays killed until its last order has ended.
 //! 5. **A generation without an order is a claim.** What a parent sends is taken. A child's claim moves nothing,
 //!    except at an aggregator that has no state since its start: no directives of a controller, and no order
 //!    given there or below. There it counts as *evidence* of an earlier kill until a controller's directives
@@ -51,13 +52,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::Mode;
 
-/// The largest step of an epoch that a peer may claim. A larger step is a broken or hostile peer, which must not
-/// be able to exhaust the numbers.
+/// Maximum step of an epoch that a peer may claim. A larger step is a broken or hostile peer, which
+/// must not be able to exhaust the numbers.
 pub const JUMP_MAX: u64 = 1 << 32;
-/// The highest generation or drill number that a child may claim at once. All tiers have the same bound, so a
-/// parent never takes a number that its own parent ignores.
+/// The highest generation or drill number that a child may claim in one step. All tiers have the
+/// same bound, so a parent never takes a number that its own parent ignores.
 const CLAIM_MAX: u64 = 1 << 62;
-/// The largest step of a claim above [`CLAIM_MAX`]. It leaves room for 2^46 such claims.
+/// Maximum step of a claim above [`CLAIM_MAX`]. It leaves room for 2^46 such claims.
 const CLAIM_STEP: u64 = 1 << 16;
 /// The highest generation that a parent may send. No sound process reaches it.
 const SENT_MAX: u64 = 1 << 63;
@@ -105,7 +106,7 @@ impl KillGeneration {
 pub struct Kill {
     /// The generation of the whole fleet.
     pub fleet: KillGeneration,
-    /// The bucket's own generation; 0 if it was never killed alone.
+    /// The bucket's own generation; 0 if it never had its own kill.
     pub bucket: KillGeneration,
 }
 
@@ -115,16 +116,18 @@ impl Kill {
         self.fleet.is_killed() || self.bucket.is_killed()
     }
 
-    /// Returns the mode in force at a process that holds `self`, for a mode `decided` with the generations
-    /// `known`. It is shadow while killed, and while the decision did not know the latest generation. So no
-    /// decision from before a kill takes effect again, in whatever order it arrives, as long as it states
-    /// honestly what it knew and a process on its way still holds the generation.
+    /// Returns the current mode at a process that holds `self`, for a mode `decided` with the
+    /// generations `known`. It is shadow while killed, and while the decision did not know the
+    /// latest generation. So no decision from before a kill takes effect again, in any order of
+    /// arrival, as long as it states honestly what it knew and a process on its way still holds the
+    /// generation.
     pub const fn mode(self, decided: Mode, known: Self) -> Mode {
         let is_known = known.fleet.0 >= self.fleet.0 && known.bucket.0 >= self.bucket.0;
         if self.is_on() || !is_known { Mode::Shadow } else { decided }
     }
 
-    /// Caps both generations at `held`, so that a peer cannot claim one that this process has not seen.
+    /// Caps both generations at `held`, so that a peer cannot claim a generation that this process
+    /// has not seen.
     pub fn capped_at(self, held: Self) -> Self {
         Self { fleet: self.fleet.min(held.fleet), bucket: self.bucket.min(held.bucket) }
     }
@@ -137,7 +140,7 @@ mod tests {
 
     #[test]
     fn mode_is_in_force_only_if_its_decision_knew_the_latest_generation() {
-        // (held, known when it was decided) and whether `enforce` is in force.
+        // (held, known when it was decided) and whether `enforce` is active.
         for (held, known, enforces) in [
             ((0, 0), (0, 0), true),
             ((1, 0), (0, 0), false),

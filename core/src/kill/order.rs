@@ -9,7 +9,7 @@ use crate::report::InstanceId;
 /// are not relayed.
 pub const KILL_ORDERS_MAX: usize = 4_096;
 
-/// The identity of a kill order: its scope, and the aggregator process at which it was given.
+/// The identity of a kill order: its scope, and the aggregator process where it was given.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId {
     /// The scope.
@@ -21,8 +21,8 @@ pub struct OrderId {
 /// The state of a kill order. Of two states of one order the greater is the later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KillOrder {
-    /// The generation of the scope at the aggregator when the order or its end was given there. Odd: the
-    /// order is in force; even: it has ended.
+    /// The generation of the scope at the aggregator when the order or its end was given there.
+    /// Odd: the order is active; even: it has ended.
     pub generation: KillGeneration,
     /// The time since then. It is measured by the monotonic clocks of the aggregators on the way, and lacks
     /// the time that messages take.
@@ -33,7 +33,7 @@ pub struct KillOrder {
 }
 
 impl KillOrder {
-    /// Returns true if the order is in force.
+    /// Returns true if the order is active.
     pub const fn is_in_force(self) -> bool {
         self.generation.is_killed()
     }

@@ -9,7 +9,7 @@ use crate::names::Bucket;
 pub enum Scope {
     /// Every bucket.
     Fleet,
-    /// One bucket alone.
+    /// Only one bucket.
     Bucket(Bucket),
 }
 

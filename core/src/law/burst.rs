@@ -9,9 +9,10 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Accounts for `dt` seconds in which `passed` requests of the tenant went through at a share of `share`
+    /// Accounts for `dt` seconds with `passed` requests of the tenant at a share of `share`
     /// requests/s, and returns the factor on its weight: 1 to `multiplier`. A full credit pays for
-    /// `burst_time` at the full multiplier; the factor fades over the last `burst_fade` of the credit.
+    /// `burst_time` at the full multiplier; the factor fades over the last `burst_fade` of the
+    /// credit.
     pub fn on_tick(&mut self, dt: f64, share: f64, passed: f64, multiplier: f64) -> f64 {
         let most = (multiplier - 1.0) * share * parameters::BURST_TIME.as_secs_f64();
         if !(most.is_finite() && most > 0.0) {

@@ -15,7 +15,7 @@ pub const GAIN_RISING_FEW: f64 = 0.6;
 pub const GAIN_FALLING: f64 = 0.6;
 /// The step that the gains apply to.
 pub const GAIN_STEP: Duration = Duration::from_millis(500);
-/// The number of requests from which a rise takes [`GAIN_RISING`].
+/// Minimum number of requests for a rise to take [`GAIN_RISING`].
 pub const GAIN_COUNTS: f64 = 100.0;
 
 // === The balance ===
@@ -27,7 +27,8 @@ pub const TAU_MIN: Duration = Duration::from_secs(2);
 pub const TAU_REQUESTS: f64 = 8.0;
 /// The time over which the balance is repaid where a tick takes a second or more.
 pub const TAU_SLOW: Duration = Duration::from_secs(4);
-/// The least credit that may be saved, in standard deviations of a second's Poisson counts at the limit.
+/// Minimum bound of the saved credit, in standard deviations of a second's Poisson counts at the
+/// limit.
 pub const CREDIT_DEVIATIONS: f64 = 2.0;
 /// The debt cap, in seconds of the limit.
 pub const DEBT: Duration = Duration::from_secs(2);
@@ -37,14 +38,14 @@ pub const DEBT_REQUESTS: f64 = 10.0;
 pub const TARGET_MIN: f64 = 0.25;
 /// The highest target, as a multiple of the limit.
 pub const TARGET_MAX: f64 = 2.0;
-/// The longest burst of a tenant at its full multiplier.
+/// Maximum burst of a tenant at its full multiplier.
 pub const BURST_TIME: Duration = Duration::from_secs(2);
 /// The share of a full burst credit below which the boost begins to fade.
 pub const BURST_FADE: f64 = 0.2;
 
 // === Division between zones and keys ===
 
-/// The share of a limit and of a guard that is divided evenly, whatever the traffic: 0..=1.
+/// The share of a limit and of a guard that is divided evenly, regardless of the traffic: 0..=1.
 pub const EVEN_SHARE: f64 = 0.1;
 /// Room above a share that is not scarce, in standard deviations of the counts in [`WINDOW`].
 pub const MARGIN_DEVIATIONS: f64 = 2.5;
@@ -59,9 +60,10 @@ pub const FAST_PERIOD: Duration = Duration::from_millis(100);
 pub const WINDOW: Duration = Duration::from_millis(300);
 /// The window of the fast loop on hold, for keys with few requests.
 pub const WINDOW_FEW: Duration = Duration::from_secs(3);
-/// The rise within one [`FAST_PERIOD`], in standard deviations, above which the latest bin alone counts.
+/// Minimum rise within one [`FAST_PERIOD`], in standard deviations, for only the latest bin to
+/// count.
 pub const SURGE_DEVIATIONS: f64 = 3.0;
-/// The fewest requests in the window for which the fast loop computes a ratio.
+/// Minimum number of requests in the window for the fast loop to compute a ratio.
 pub const COUNTS_MIN: f64 = 20.0;
 /// The EWMA time constant of a client's share in its zone.
 pub const SHARE_TIME: Duration = Duration::from_secs(1);
@@ -72,9 +74,9 @@ pub const EXCESS_TIME: Duration = Duration::from_secs(2);
 
 // === Guards ===
 
-/// The smallest slack of a guard, a factor on its rate, and the slack of a start.
+/// Minimum slack of a guard, a factor on its rate, and the slack of a start.
 pub const SLACK_MIN: f64 = 1.5;
-/// The largest slack of a guard.
+/// Maximum slack of a guard.
 pub const SLACK_MAX: f64 = 6.0;
 /// The linear term of a guard's depth at rate g: `depth_time * g + 2 * sqrt(depth_noise * g) +
 /// depth_requests`.
@@ -87,9 +89,9 @@ pub const DEPTH_REQUESTS: f64 = 3.0;
 pub const GUARD_RESERVE: f64 = 0.5;
 /// The memory of a client for the part of a class's traffic that established names send.
 pub const GUARD_RESERVE_MEMORY: Duration = Duration::from_secs(10);
-/// The interval at which a client refills its guards.
+/// The interval between refills of a client's guards.
 pub const REFILL: Duration = Duration::from_millis(10);
-/// The longest delay of a refill that a client makes up for.
+/// Maximum delay of a refill that a client makes up for.
 pub const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 // === Headroom pools ===
@@ -98,16 +100,17 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub const POOL_EVEN: f64 = 0.5;
 /// The requests in a headroom pool's depth, in place of [`DEPTH_REQUESTS`].
 pub const POOL_REQUESTS: f64 = 1.0;
-/// The depth in requests up to which the learned factor raises any pool.
+/// Maximum depth in requests that the learned factor raises any pool to.
 pub const POOL_DEPTH_REQUESTS: f64 = 32.0;
-/// The depth of a zone's pools together up to which the learned factor raises them, in seconds of the
+/// Maximum total depth of a zone's pools that the learned factor raises them to, in seconds of the
 /// zone's even part of the limit.
 pub const POOL_BURST: Duration = Duration::from_millis(500);
-/// The depth of a client's pool in its largest group of requests at once, to which the learned factor may raise it.
+/// Maximum depth of a client's pool that the learned factor may raise it to, in its largest group
+/// of simultaneous requests.
 pub const POOL_GROUP: f64 = 1.3;
 /// The depth of a client's pool by its largest group at most, in seconds of the limit.
 pub const POOL_GROUP_MAX: Duration = Duration::from_millis(250);
-/// The time in which a client forgets its largest group.
+/// Time that a client takes to forget its largest group.
 pub const POOL_GROUP_FADE: Duration = Duration::from_secs(600);
 /// The depth of a zone's pools together that is divided evenly between few clients, in requests. Gives no pool
 /// more than [`POOL_DEPTH_REQUESTS`].
@@ -115,15 +118,16 @@ pub const POOL_FEW_REQUESTS: f64 = 50.0;
 /// The depth that is divided evenly between few clients, in seconds of the rate of all pools; the smaller of
 /// the two applies.
 pub const POOL_FEW_TIME: Duration = Duration::from_millis(400);
-/// The depth in requests up to which a client that has just joined is granted what its pool lacks.
+/// Maximum depth in requests that a client that has just joined is granted if its pool lacks it.
 pub const GRANT_DEPTH_REQUESTS: f64 = 25.0;
-/// The most requests that a zone grants at once to clients that have just joined.
+/// Maximum number of requests that a zone grants in one moment to clients that have just joined.
 pub const GRANT_REQUESTS: f64 = 60.0;
-/// The most requests that a zone grants at once, in seconds of its room; the smaller of the two applies.
+/// Maximum number of requests that a zone grants in one moment, in seconds of its room; the smaller
+/// bound applies.
 pub const GRANT_TIME: Duration = Duration::from_secs(1);
-/// The time in which a zone that uses less than its room may grant as much again.
+/// Time until a zone that uses less than its room may grant as much again.
 pub const GRANT_REFILL: Duration = Duration::from_secs(2);
-/// The time after which tokens that a client was granted lapse.
+/// Time until tokens that a client was granted lapse.
 pub const GRANT_LAPSE: Duration = Duration::from_secs(10);
 
 // === Unlisted names ===
@@ -132,36 +136,36 @@ pub const GRANT_LAPSE: Duration = Duration::from_secs(10);
 pub const NAME_MEMORY: Duration = Duration::from_secs(30);
 /// The memory that shows a sudden change of that rate.
 pub const NAME_MEMORY_FAST: Duration = Duration::from_secs(1);
-/// The requests in the memory from which on a name's own counts tell its rate.
+/// Minimum number of requests in the memory for a name's own counts to show its rate.
 pub const NAME_COUNTS: f64 = 8.0;
 /// The requests in the memory below which they tell it no more.
 pub const NAME_COUNTS_KEPT: f64 = 4.0;
-/// The number of looks with traffic after which an unlisted name is established: it came back, as a name
-/// that is invented for one request does not.
+/// Number of looks with traffic until an unlisted name is established: it returned, as a name that
+/// is invented for one request does not.
 pub const TENANT_SAMPLES: u8 = 2;
-/// The time from a class's first request on in which every name that arrives is established.
+/// Time from a class's first request on during which every new name is established.
 pub const TENANT_YOUNG: Duration = Duration::from_secs(60);
-/// The time in which the established names of a class at most double, so that a flood of names that
-/// stay costs the tenants before it half of their share only once in this time.
+/// Minimum time for the established names of a class to double, so that a flood of names that stay
+/// costs the tenants before it half of their share only once in this time.
 pub const TENANT_GROWTH: Duration = Duration::from_secs(180);
 /// The number of names that may be established in one [`TENANT_GROWTH`], however few there are.
 pub const TENANT_GROWTH_MIN: usize = 5;
 
 // === Liveness ===
 
-/// The age of the last confirmed report from which an aggregator is on hold.
+/// Minimum age of the last confirmed report of an aggregator on hold.
 pub const CONTROLLER_SILENT: Duration = Duration::from_secs(2);
 /// The addition to [`CONTROLLER_SILENT`] for each aggregator between this one and the controller.
 pub const CONTROLLER_SILENT_MORE: Duration = Duration::from_secs(1);
-/// The time without a report after which a child is silent.
+/// Time without a report until a child is silent.
 pub const CHILD_SILENT: Duration = Duration::from_millis(1_500);
-/// The time without a report after which a child is silent, in ticks; the longer of the two applies.
+/// Time without a report until a child is silent, in ticks; the longer time applies.
 pub const CHILD_SILENT_TICKS: u32 = 3;
-/// The longest wait of a starting controller for roll-ups with counts before it sends rates.
+/// Maximum wait of a starting controller for roll-ups with counts before it sends rates.
 pub const START_WAIT: Duration = Duration::from_secs(5);
-/// The time after a controller's start for which the holds of absent zones are reserved in full.
+/// Time after a controller's start while the holds of absent zones are reserved in full.
 pub const HOLDS_KEPT: Duration = Duration::from_secs(30);
-/// The time after a controller's start at which the reservation has fallen to zero.
+/// Time after a controller's start until the reservation has fallen to zero.
 pub const HOLDS_GONE: Duration = Duration::from_secs(60);
 
 /// The parameters that a process or a scenario sets.
@@ -171,7 +175,7 @@ pub struct Parameters {
     pub tick: Duration,
     /// The interval of a client's reports.
     pub report_interval: Duration,
-    /// The age of a zone's last report at which canary buckets return to shadow.
+    /// Age of a zone's last report when canary buckets return to shadow.
     pub feed_stale: Duration,
 }
 
@@ -186,7 +190,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// Returns the time without a report after which a child is silent.
+    /// Returns the time without a report until a child is silent.
     pub fn silent_after(&self) -> Duration {
         CHILD_SILENT.max(self.tick * CHILD_SILENT_TICKS)
     }

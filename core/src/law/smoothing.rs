@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::parameters;
 
-/// Returns the smoothed rate in requests/s after `count` requests in `span`: an exponentially weighted moving
-/// average whose gain grows with the span, `1 - (1 - gain)^(span / step)`. Rises take effect at once and
-/// falls more slowly, because refusing too little costs more than refusing too much. A rise measured on few
-/// requests may be chance and is taken no faster than a fall. An empty span leaves the rate as it is.
+/// Returns the smoothed rate in requests/s after `count` requests in `span`: an exponentially
+/// weighted moving average with a gain that grows with the span, `1 - (1 - gain)^(span / step)`.
+/// Rises take effect immediately and falls more slowly, because refusing too little costs more than
+/// refusing too much. A rise measured on few requests may be chance and is taken no faster than a
+/// fall. An empty span leaves the rate as it is.
 pub fn smoothed(held: f64, count: f64, span: Duration) -> f64 {
     let measured = count / span.as_secs_f64();
     if !measured.is_finite() {

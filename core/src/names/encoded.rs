@@ -80,7 +80,7 @@ impl Deref for Encoded<'_> {
     fn deref(&self) -> &str {
         match self {
             Self::Plain(name) => name,
-            // ASCII alone.
+            // Only ASCII.
             Self::Escaped(name) => {
                 name.bytes.get(..name.length).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
             }

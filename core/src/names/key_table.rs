@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use super::{Key, KeyId};
 
-/// Keys that a tier has room for beyond its bound: those of the class `default` and of listed tenants, of which
-/// the policy and the bounds of buckets limit the number.
+/// Keys that a tier has room for beyond its bound: keys of the class `default` and of listed
+/// tenants; the policy and the bounds of buckets limit their number.
 pub const DECLARED_MAX: usize = 1 << 20;
 
 /// A reference to a key in a [`KeyTable`]: its id, and which use of the id is meant.
@@ -36,7 +36,6 @@ pub struct KeyTable<T> {
     generations: Vec<u32>,
     free: Vec<KeyId>,
     keys_max: usize,
-    /// Position of the [search](Self::next_part).
     searched: usize,
 }
 
@@ -100,7 +99,8 @@ impl<T: Default> KeyTable<T> {
         self.ids.get(key).copied()
     }
 
-    /// The key with this id, or the one that had it last. Panics for an id that this table has not given out.
+    /// The key with this id, or the last key that had it. Panics for an id that this table has not
+    /// given out.
     pub fn key(&self, id: KeyId) -> &Key {
         &self.keys[id.index()]
     }
@@ -117,13 +117,13 @@ impl<T: Default> KeyTable<T> {
         self.generations.get(place.id.index()) == Some(&place.generation)
     }
 
-    /// The value of an id. Panics for one that this table has not given out.
+    /// The value of an id. Panics for an id that this table has not given out.
     #[inline]
     pub fn value(&self, id: KeyId) -> &T {
         &self.values[id.index()]
     }
 
-    /// The value of an id, to be changed. Panics for one that this table has not given out.
+    /// The value of an id, to be changed. Panics for an id that this table has not given out.
     #[inline]
     pub fn value_mut(&mut self, id: KeyId) -> &mut T {
         &mut self.values[id.index()]

@@ -73,7 +73,6 @@ pub const fn check_name(text: &str) -> Result<(), InvalidName> {
     Ok(())
 }
 
-/// Returns true for a byte of the alphabet of names.
 const fn is_plain(byte: u8) -> bool {
     matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b':' | b'/' | b'@' | b'-')
 }
@@ -162,7 +161,7 @@ name! {
 }
 
 impl Tenant {
-    /// The class that all tenants without an entry of their own share.
+    /// The class that all tenants without their own entry share.
     pub fn default_class() -> Self {
         Self(DEFAULT_TENANT.into())
     }

@@ -1,6 +1,7 @@
 //! The nearest known name, for "did you mean" hints.
 
-/// The longest word that is compared, in characters: the work grows with the product of the lengths.
+/// Maximum length of a compared word, in characters: the work grows with the product of the
+/// lengths.
 const WORD_CHARS_MAX: usize = 40;
 
 /// Returns the word of `known` at the smallest edit distance, if that is at most one edit in three

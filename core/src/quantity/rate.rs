@@ -123,7 +123,7 @@ impl Limit {
         }
     }
 
-    /// The limit to show to people. [`Rate::MAX`] stands for none where tenants alone have limits.
+    /// The limit to show to people. [`Rate::MAX`] stands for none where only tenants have limits.
     pub fn shown(self) -> Option<Rate> {
         self.per_second().filter(|rate| *rate < Rate::MAX)
     }

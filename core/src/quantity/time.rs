@@ -50,10 +50,10 @@ impl fmt::Debug for MonoTime {
     }
 }
 
-/// The sum of spans after which the sender's clock is compared with the receiver's.
+/// Sum of spans until the sender's clock is compared with the receiver's.
 const JUDGED_AFTER: Duration = Duration::from_secs(10);
-/// The longest time that one comparison covers, so that a clock that was sound for a day is still checked
-/// afterwards.
+/// Maximum time that one comparison covers, so that a clock that was sound for a day is still
+/// checked afterwards.
 const JUDGED_OVER: Duration = Duration::from_secs(60);
 /// The tolerance for reports that the network bunches.
 const SLACK: Duration = Duration::from_secs(2);

@@ -16,12 +16,13 @@ pub struct Balance {
     pub session_start_ms: u64,
 }
 
-/// What a take does to the phase of a bucket that it empties.
+/// The effect of a take on the phase of a bucket that it empties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refill {
     /// The phase stays.
     OnPhase,
-    /// The next refill comes one whole interval after the take, or after the last refill if that is later.
+    /// The next refill is one whole interval after the take, or after the last refill if that is
+    /// later.
     Strict,
 }
 
@@ -84,7 +85,8 @@ impl Balance {
         self.refilled_at_ms.saturating_add(rate.every_ms())
     }
 
-    /// Returns the time from which the bucket holds `tokens` if nothing is taken; `None` for more than `max`.
+    /// Returns the time when the bucket reaches `tokens` if nothing is taken; `None` for more than
+    /// `max`.
     pub const fn holds_at_ms(self, rate: QuotaRate, tokens: u64) -> Option<u64> {
         if tokens > rate.max() {
             return None;

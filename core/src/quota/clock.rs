@@ -1,5 +1,5 @@
-//! The time of a quota server: an axis of its own that no step of the wall clock moves, so that a wrong clock neither
-//! stops refills nor grants tokens twice.
+//! The time of a quota server: its own axis that no step of the wall clock moves, so that a wrong
+//! clock neither stops refills nor grants tokens twice.
 
 /// Difference from the expected wall clock that counts as a step, in milliseconds. Readings of two clocks jitter.
 const STEP_MS: u64 = 1_000;
@@ -15,7 +15,7 @@ pub struct ClockReading {
     pub wall_ms: u64,
 }
 
-/// What a server keeps of its clock for the next start.
+/// The clock of a server as saved for the next start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SavedClock {
     /// The readings at that moment.
@@ -24,8 +24,8 @@ pub struct SavedClock {
     pub quota_ms: u64,
 }
 
-/// The clock of a quota server: quota time advances with the boot time alone, and `AT` arguments are mapped to it from
-/// the wall clock.
+/// The clock of a quota server: quota time advances only with the boot time, and `AT` arguments are
+/// mapped to it from the wall clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaClock {
     /// The quota time and the boot time at the start.
@@ -58,7 +58,7 @@ impl QuotaClock {
         QuotaTime { ms, offset_ms: self.offset_ms }
     }
 
-    /// Follows the wall clock. Returns the milliseconds by which it stepped, if it did.
+    /// Follows the wall clock. Returns its step in milliseconds, if it stepped.
     pub fn step(&mut self, now: &ClockReading) -> Option<i64> {
         let time = self.at(now.boottime_ms);
         let by_ms = now.wall_ms.wrapping_sub(time.wall_ms()).cast_signed();
@@ -94,7 +94,8 @@ impl QuotaTime {
     }
 }
 
-/// Returns the time between a save and a start that only the wall clock tells, because the machine booted in between.
+/// Returns the time between a save and a start that only the wall clock shows, because the machine
+/// booted in between.
 pub fn unsure_ms(saved: &SavedClock, now: &ClockReading) -> u64 {
     if is_same_boot(saved, now) { 0 } else { passed_ms(saved, now) }
 }

@@ -19,9 +19,10 @@ pub struct Quota {
     pub rate: QuotaRate,
     /// The requests that share one token bucket.
     pub key: QuotaKey,
-    /// What a client does while the store does not answer.
+    /// Behaviour of a client while the store does not answer.
     pub on_store_error: OnStoreError,
-    /// The tokens that an instance takes at once for one key, at most; 1 asks the store for each request.
+    /// Maximum number of tokens that an instance takes in one lease for one key; 1 asks the store
+    /// for each request.
     lease: u64,
 }
 
@@ -29,14 +30,14 @@ pub struct Quota {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKey {
-    /// Those of one tenant.
+    /// Requests of one tenant.
     #[default]
     Tenant,
     /// All.
     Global,
 }
 
-/// What a client does while the store does not answer.
+/// Behaviour of a client while the store does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStoreError {
@@ -75,7 +76,7 @@ impl Quota {
         Ok(Self { name, rate, key, on_store_error, lease })
     }
 
-    /// The tokens that an instance takes at once for one key, at most.
+    /// Maximum number of tokens that an instance takes in one lease for one key.
     pub const fn lease(&self) -> u64 {
         self.lease
     }

@@ -1,9 +1,9 @@
 //! The generic cell rate algorithm (GCRA), in the form of the command `CL.THROTTLE`.
 
-/// The nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The parameters of a throttle: a burst of `max_burst + 1` at once, and one more every period divided by count.
+/// The parameters of a throttle: a burst of `max_burst + 1`, and one more every period divided by
+/// count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GcraRate {
     max_burst: u64,
@@ -62,14 +62,14 @@ impl GcraRate {
         Ok(Self { max_burst, emission_ns })
     }
 
-    /// The time that a full burst takes at the sustained rate.
     const fn tolerance_ns(self) -> u64 {
         (self.max_burst + 1) * self.emission_ns
     }
 }
 
 impl Gcra {
-    /// Decides about `quantity` requests at once; 0 asks without a change. All or none are admitted.
+    /// Decides about `quantity` requests together; 0 asks without a change. All or none are
+    /// admitted.
     pub fn throttle(&mut self, rate: GcraRate, at_ns: u64, quantity: u64) -> Throttled {
         let tolerance = rate.tolerance_ns();
         let limit = rate.max_burst + 1;

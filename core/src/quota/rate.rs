@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The largest number of tokens or milliseconds: what a reply as a signed 64-bit integer can say.
+/// Maximum number of tokens or milliseconds: what a reply as a signed 64-bit integer can say.
 pub const TOKENS_MAX: u64 = i64::MAX as u64;
 
 /// The size of a bucket and its refill: `refill` tokens at every whole `every_ms` since the bucket began, up to `max`.
@@ -22,7 +22,8 @@ pub enum InvalidQuotaRate {
 }
 
 impl QuotaRate {
-    /// Makes a rate of `refill` tokens every `every_ms` milliseconds, of which `max` can be saved up.
+    /// Makes a rate of `refill` tokens every `every_ms` milliseconds; at most `max` can be saved
+    /// up.
     ///
     /// # Errors
     /// When a parameter is 0 or above [`TOKENS_MAX`].

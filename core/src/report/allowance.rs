@@ -16,35 +16,33 @@ use crate::quantity::MonoTime;
 pub const DECISIONS_PER_S_MAX: u64 = 1_000_000;
 /// The clients below one aggregator that are believed.
 pub const CLIENTS_MAX: u32 = 1_000_000;
-/// An instance may report this many times the rate of its own past.
+/// An instance may report this many times the rate in its past.
 const HISTORY_FACTOR: f64 = 100.0;
 /// The time over which the rate of the past is smoothed.
 const HISTORY_TIME: Duration = Duration::from_secs(60);
-/// The unused allowance that a report leaves to the next, in time. Counts and the clock are not read at once.
+/// The unused allowance that a report leaves to the next, in time. Counts and the clock are not
+/// read in the same moment.
 const CARRIED: Duration = Duration::from_secs(1);
-/// The time before the first report of an instance for which its counts need no room for late ones: three of the
-/// longest report intervals.
+/// Time before the first report of an instance that its counts cover without room for late ones:
+/// three of the maximum report intervals.
 const FIRST: Duration = Duration::from_secs(3);
-/// The longest time that a report is taken to cover, and the time taken where it is unknown: by a first report,
-/// and by counts that were sent to another parent before or come late.
+/// Maximum time that a report is taken to cover, and the time taken where it is unknown: by a first
+/// report, and by counts that were sent to another parent before or come late.
 const COVERED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The parent's time may be this many times shorter than the child's and still confirm it, as in the comparison
 /// of clocks.
 const CLOCKS_MAX: u32 = 2;
 
-/// The allowance of one child.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
     /// Requests/s that one client may decide.
     per_s_max: f64,
-    /// The clients that are believed: 1 for a client, whatever it says.
+    /// Number of clients that is believed: 1 for a client, regardless of its report.
     clients_max: u32,
     /// Requests/s in the past, none of it above the setting: a child that raises its own history cannot raise
     /// its bound without end.
     history: f64,
-    /// The clients behind the child in its present report.
     clients: u32,
-    /// The time that the present report covers.
     span: Option<Duration>,
     /// Requests that were counted of the present report and describe that time.
     counted: u64,
@@ -52,7 +50,6 @@ pub(super) struct Allowance {
     left: u64,
     /// Requests that may still be counted for the rest of it. They use up late requests.
     unconfirmed_left: u64,
-    /// The arrival of the latest report.
     arrived: MonoTime,
     /// The time of the parent that no report has used yet.
     own_time: Duration,
@@ -62,11 +59,9 @@ pub(super) struct Allowance {
     per_s: f64,
     /// Requests of unverified times that the parent still counts, of any child.
     late_room: u64,
-    /// What the parent counts of this instance in all.
     share: Share,
 }
 
-/// The part of the parent's range that is set aside for one instance.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     left: u64,
@@ -74,11 +69,9 @@ struct Share {
     verified: u64,
 }
 
-/// The requests of one report that are counted and those that are cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Taken {
     pub(super) cut: u64,
-    /// Those counted of unverified times.
     pub(super) late: u64,
 }
 
@@ -165,7 +158,7 @@ impl Allowance {
         }
     }
 
-    /// Takes requests of unverified times. Returns those that may be counted.
+    /// Takes requests of unverified times. Returns the number that may be counted.
     fn take_late(&mut self, requests: u64) -> u64 {
         let shared = self.share.left.saturating_sub(self.share.verified);
         let late_left = (self.late_s * self.per_s) as u64;
@@ -178,7 +171,6 @@ impl Allowance {
         taken
     }
 
-    /// The most requests that were given up as unconfirmed and are believed.
     pub(super) fn unconfirmed_max(&self) -> u64 {
         (self.per_s(self.clients) * COVERED_MAX.as_secs_f64()) as u64
     }
@@ -193,7 +185,6 @@ impl Allowance {
 }
 
 impl Tally {
-    /// Returns `part / whole` of every count, rounded down, which keeps counts consistent.
     fn scaled(self, part: u64, whole: u64) -> Self {
         let scale = |count: u64| (u128::from(count) * u128::from(part) / u128::from(whole)) as u64;
         Self { counts: self.counts.map(scale), late: self.late.map(scale) }

@@ -1,5 +1,5 @@
-//! The parent's side of the books: the counts of one child, and the point from which counting continues on a
-//! new stream.
+//! The parent's side of the books: the counts of one child, and the point where counting continues
+//! on a new stream.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -12,17 +12,16 @@ use crate::quantity::{MonoTime, Pace};
 
 /// The counts that a parent remembers of one child instance, across its streams.
 ///
-/// Nothing is counted twice, and as little as possible is lost, whichever process crashes. A parent that
-/// remembers a key of this instance at or above its `base` continues from its own count. Any other parent
-/// begins at `base`, which was counted in earlier lives, and adds `value - sent`; it gives up `sent - base`
-/// as unconfirmed, because those requests may or may not have been counted. Hence counted <= decided <=
-/// counted + unconfirmed.
+/// Nothing is counted twice, and as little as possible is lost, regardless of which process
+/// crashes. A parent that remembers a key of this instance at or above its `base` continues from
+/// its own count. Any other parent begins at `base`, which was counted in earlier lives, and adds
+/// `value - sent`; it gives up `sent - base` as unconfirmed, because those requests may or may not
+/// have been counted. Hence counted <= decided <= counted + unconfirmed.
 ///
-/// A parent remembers a key only as long as the child reported its counts to no other parent. After that, its
-/// memory cannot tell lost counts from those that the other parent counted.
+/// A parent remembers a key only as long as the child reported its counts to no other parent. After
+/// that, its memory cannot distinguish lost counts from counts of the other parent.
 #[derive(Debug)]
 pub struct Books {
-    /// The instance of the parent.
     parent: InstanceId,
     keys_max: usize,
     pace: Option<Pace>,
@@ -30,7 +29,7 @@ pub struct Books {
     timed: bool,
     allowance: Allowance,
     seq: u64,
-    /// The report of which parts were entered and the last one is still to come.
+    /// The report with entered parts and without its last one yet.
     unfinished: Option<Unfinished>,
     /// The part of each key that every report touches, by the child's id.
     lines: Vec<Line>,
@@ -39,7 +38,6 @@ pub struct Books {
     keys: Vec<Defined>,
     /// Keys that another parent counted up to a point between these two, until their first counts arrive.
     taken_over: BTreeMap<KeyId, (Counts, Counts)>,
-    /// The number of definitions on this stream.
     definitions: u64,
     /// The counts that earlier streams of the instance left here.
     remembered: HashMap<Key, Tally>,
@@ -62,7 +60,6 @@ struct Line {
     place: Place,
 }
 
-/// The key of a line.
 #[derive(Debug)]
 struct Defined {
     key: Key,
@@ -99,8 +96,8 @@ impl Books {
         }
     }
 
-    /// Sets the requests/s that the child, or each client behind it, is believed to decide, and the clients that are
-    /// believed to be behind it, whatever its reports say.
+    /// Sets bounds on the child's reports: the requests/s that the child, or each client behind it,
+    /// is believed to decide, and the number of clients that are believed to be behind it.
     #[must_use]
     pub fn with_bounds(self, per_s_max: u64, clients_max: u32) -> Self {
         Self { allowance: Allowance::new(per_s_max, clients_max), ..self }
@@ -112,7 +109,7 @@ impl Books {
         self.allowance.renew_share(share)
     }
 
-    /// What is left of the share.
+    /// The rest of the share.
     pub(crate) const fn share_left(&self) -> u64 {
         self.allowance.share_left()
     }
@@ -185,8 +182,9 @@ impl Books {
         Ok(Entered { entries: noted.entries, ..entered })
     }
 
-    /// Enters one report, or one part of it, which the caller has [checked](Self::check), into the parent's own
-    /// tables. Linear in its size. At most `late_room` of the requests whose time nothing verifies are counted.
+    /// Enters one report, or one part of it, which the caller has [checked](Self::check), into the
+    /// parent's own tables. Linear in its size. At most `late_room` of the requests with unverified
+    /// times are counted.
     pub fn enter_into(
         &mut self,
         now: MonoTime,
@@ -254,7 +252,6 @@ impl Books {
         Entered { unconfirmed, cut, counted_late: taken.late, ..entered }
     }
 
-    /// Begins a report, or continues with its next part.
     fn begin(&mut self, now: MonoTime, report: &Report) -> Entered {
         let begun = self.unfinished.take().unwrap_or_else(|| {
             let mut begun = Unfinished { seq: report.seq, span: None, first_span: false, decisions_max: 0 };

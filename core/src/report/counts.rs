@@ -60,7 +60,8 @@ impl Counts {
         }
     }
 
-    /// Requests that came, with those refused before they were offered. Fits into 64 bits if the counts are consistent.
+    /// Requests that arrived, with those refused before they were offered. Fits into 64 bits if the
+    /// counts are consistent.
     pub const fn asked(self) -> u64 {
         self.offered.saturating_add(self.quota_repeated)
     }
@@ -98,7 +99,7 @@ impl Counts {
             && self.quota_repeated <= u64::MAX - self.offered
     }
 
-    /// Returns the largest part of these counts that is consistent with the requests offered.
+    /// Returns the maximum part of these counts that is consistent with the requests offered.
     pub fn consistent_part(self) -> Self {
         let dropped = self.dropped.min(self.offered);
         let guard_dropped = self.guard_dropped.min(self.offered - dropped);
@@ -160,19 +161,17 @@ impl Tally {
     /// No requests.
     pub const ZERO: Self = Self { counts: Counts::ZERO, late: Counts::ZERO };
 
-    /// Returns true if nothing inconsistent was counted, and no more late than in all.
     #[inline]
     pub(super) fn is_consistent(self) -> bool {
         self.counts.is_consistent() && self.counts.covers(self.late)
     }
 
-    /// Returns the largest part of this tally that is consistent with the requests offered.
     pub(super) fn consistent_part(self) -> Self {
         let counts = self.counts.consistent_part();
         Self { counts, late: self.late.zip(counts, u64::min) }
     }
 
-    /// Returns true if both parts are at or above those of `other`.
+    /// Returns true if both parts are at or above the parts of `other`.
     #[inline]
     pub fn covers(self, other: Self) -> bool {
         self.counts.covers(other.counts) && self.late.covers(other.late)

@@ -6,7 +6,7 @@ use crate::decision::Mode;
 use crate::names::Bucket;
 use crate::stats::Histogram;
 
-/// The maximum number of cohorts in one report; further ones are left out.
+/// Maximum number of cohorts in one report; further ones are left out.
 pub const COHORTS_MAX: usize = 4_096;
 
 /// The side of an instance in a canary.
@@ -18,7 +18,7 @@ pub enum Side {
     Canary,
 }
 
-/// The bucket, mode and side under which outcomes were observed.
+/// The bucket, mode and side of observed outcomes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CohortKey {
     /// The bucket.
@@ -41,8 +41,8 @@ pub struct Outcomes {
     /// Admitted requests that ended in an error of the service or were cancelled by the caller. Only where
     /// responses are observed.
     pub failed: u64,
-    /// Admitted requests whose responses the reporting instance cannot observe, such as those that a proxy
-    /// asks a sidecar about. At most `offered`.
+    /// Admitted requests with responses that the reporting instance cannot observe, such as
+    /// requests that a proxy asks a sidecar about. At most `offered`.
     pub unobserved: u64,
     /// The latencies of admitted requests. Only where responses are observed.
     pub latency: Histogram,
@@ -79,7 +79,7 @@ impl Outcomes {
         self.instances = self.instances.max(other.instances);
     }
 
-    /// The largest of all numbers, by which evidence counts.
+    /// The maximum of all numbers: evidence counts by it.
     pub fn weight(&self) -> u64 {
         let Self { offered, refused, would_dropped, failed, unobserved, ref latency, .. } = *self;
         let numbers = [offered, refused, would_dropped, failed, unobserved, latency.samples()];

@@ -23,7 +23,7 @@ pub struct New {
     pub origin: Origin,
 }
 
-/// The parent's own tables, to which the entries of a report are added one by one.
+/// The parent's own tables; the entries of a report are added one by one.
 pub trait Ledger {
     /// Announces the span of the child's time that the following entries cover, see [`Entered`]. Called for each
     /// part of a report.
@@ -71,17 +71,17 @@ pub struct Entered {
     pub unconfirmed: u64,
     /// New requests that were counted.
     pub counted: u64,
-    /// Those of them whose time nothing verifies.
+    /// The part of them with unverified times.
     pub counted_late: u64,
     /// Requests that were not counted, because the child cannot have decided so many.
     pub cut: u64,
-    /// The most requests that the child can have decided in the time that the report covers.
+    /// Maximum number of requests that the child can have decided in the time that the report
+    /// covers.
     pub decisions_max: u64,
     /// Keys without room in the parent's table.
     pub rejected_keys: usize,
 }
 
-/// Collects the entries for a parent that reads them afterwards.
 pub(super) struct Noted<F> {
     pub(super) intern: F,
     pub(super) entries: Vec<Entry>,

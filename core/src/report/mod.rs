@@ -1,4 +1,4 @@
-//! Reports: the messages in which a child sends cumulative counts to its parent. Cumulative counts make loss,
+//! Reports: messages of a child with cumulative counts for its parent. Cumulative counts make loss,
 //! repetition and reordering harmless.
 
 mod allowance;
@@ -51,10 +51,11 @@ pub struct KeyDefinition {
     /// Its counts in the last report sent on any earlier stream; zero for a key that this instance never sent
     /// before.
     pub sent: Counts,
-    /// True if the parent may continue from its own memory of the key: it was the last parent to which this
-    /// instance sent counts of the key, and has merged some of them or never knew another key of this name.
-    /// Any other parent forgets its own counts of the key: they cannot tell lost counts from those that
-    /// another parent counted, nor this key from an earlier one of the same name.
+    /// True if the parent may continue from its own memory of the key: it was the last parent that
+    /// this instance sent counts of the key to, and has merged some of them or never knew another
+    /// key of this name. Any other parent forgets its own counts of the key: they cannot
+    /// distinguish lost counts from counts of another parent, nor this key from an earlier one of
+    /// the same name.
     pub continues: bool,
 }
 
@@ -72,7 +73,8 @@ pub struct ReportedMode {
 pub struct Report {
     /// The number of the child's message on this stream, from 1.
     pub seq: u64,
-    /// True if further parts of the report follow. Until the last one, parts carry definitions and tallies alone.
+    /// True if further parts of the report follow. Until the last one, parts carry only definitions
+    /// and tallies.
     pub more: bool,
     /// The identity of the child, only in the greeting, the first report of a stream.
     pub identity: Option<Identity>,
@@ -80,21 +82,23 @@ pub struct Report {
     pub time: Option<MonoTime>,
     /// The highest epoch held; absent before the first directive.
     pub epoch: Option<Epoch>,
-    /// The controller of this epoch; absent if it is the one that the parent forwards, or if only the epoch
-    /// is known.
+    /// The controller of this epoch; absent if the parent forwards it, or if only the epoch is
+    /// known.
     pub controller: Option<InstanceId>,
     /// From an aggregator: the age of the latest report that this controller has confirmed, which shows that
     /// it was alive then. Absent if it confirmed none, and if only clients know of it.
     pub controller_age: Option<Duration>,
-    /// From an aggregator: another controller of which a child below knows. It has no effect, and is shown.
+    /// From an aggregator: another controller that a child below knows. It has no effect, and is
+    /// shown.
     pub other_controller: Option<Leader>,
     /// The highest kill generation held.
     pub kill: KillGeneration,
     /// The kill generations of single buckets: all in a greeting, then only changes.
     pub kills: BTreeMap<Bucket, KillGeneration>,
-    /// From an aggregator: kills ordered there or below it, and their ends, that the controller has not
-    /// confirmed yet, once per stream. Each order is a new kill, whatever its generation. After an end the
-    /// buckets concerned have to be in shadow, whatever was decided without knowing of the kill.
+    /// From an aggregator: kills ordered there or below it, and their ends, that the controller has
+    /// not confirmed yet, once per stream. Each order is a new kill, regardless of its generation.
+    /// After an end the buckets concerned have to be in shadow, regardless of decisions made
+    /// without knowledge of the kill.
     pub orders: BTreeMap<OrderId, KillOrder>,
     /// From an aggregator: generations that children hold above its own and that moved nothing, if they changed.
     pub claims: BTreeMap<Scope, KillClaim>,
@@ -117,7 +121,8 @@ pub struct Report {
     /// New subscriptions to buckets on this stream, and from time to time all of them again: a parent drops a
     /// bucket that no child asks for any more.
     pub subscriptions: Vec<Bucket>,
-    /// Buckets that the child no longer holds. They apply before the subscriptions of the same report.
+    /// Buckets that the child does not hold anymore. They apply before the subscriptions of the
+    /// same report.
     pub unsubscriptions: Vec<Bucket>,
     /// From an aggregator, in a greeting: the holds of its buckets, from any controller.
     pub holds: BTreeMap<Bucket, Rate>,
@@ -134,7 +139,7 @@ pub struct Report {
     pub tallies: Tallies,
     /// The evidence for rollout gates since the report before.
     pub evidence: Evidence,
-    /// True if the child stops in order: its share is released at once.
+    /// True if the child stops in order: its share is released immediately.
     pub leaving: bool,
 }
 

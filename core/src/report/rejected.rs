@@ -1,4 +1,4 @@
-//! The protocol violations for which a report is refused.
+//! The protocol violations that a report is refused for.
 
 use crate::names::Key;
 

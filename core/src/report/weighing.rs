@@ -14,28 +14,24 @@ const WEIGHED_MAX: usize = 200_000;
 const OF_CHILD_FIRST: u32 = 20;
 /// Instances that one child can stand for, at most: the children of one aggregator.
 const INSTANCES_MAX: u32 = 10_000;
-/// The number of [takes](Weighing::take) after which memory is halved: a minute of roll-ups or ticks.
+/// Number of [takes](Weighing::take) between halvings of the memory: a minute of roll-ups or ticks.
 const TAKES_PER_FADE: u32 = 120;
 
 /// Evidence of children, each an instance or an aggregator of instances, on its way to a parent or a gate.
 ///
-/// The median is taken over all instances that had requests in the last minutes, and not only over those of
-/// the present roll-up, in which a single instance may have reported.
+/// The median is taken over all instances that had requests in the last minutes, and not only over
+/// the instances of the present roll-up, where a single instance may have reported.
 #[derive(Debug)]
 pub struct Weighing<C> {
     cohorts: BTreeMap<CohortKey, BTreeMap<C, Weighed>>,
-    /// The number of children in all cohorts.
     children: usize,
-    /// The number of cohorts of each child.
     of_child: BTreeMap<C, u32>,
     left_out: u64,
     takes: u32,
 }
 
-/// The evidence of one child in one cohort.
 #[derive(Debug, Default)]
 struct Weighed {
-    /// The instances that it stands for.
     instances: u32,
     /// The weight that it claimed in the last minutes, and the part of it that counted.
     claimed: u64,
@@ -50,7 +46,7 @@ impl<C> Default for Weighing<C> {
 }
 
 impl<C: Ord + Clone> Weighing<C> {
-    /// Adds outcomes of a child that stands for `instances`. Idle instances have no weight.
+    /// Adds outcomes of a child that represents `instances`. Idle instances have no weight.
     pub fn add(&mut self, child: C, instances: u32, cohort: &CohortKey, outcomes: &Outcomes) {
         if outcomes.weight() == 0 {
             return;
@@ -140,7 +136,6 @@ impl<C: Ord + Clone> Weighing<C> {
 }
 
 impl Weighed {
-    /// Takes the fresh outcomes, as far as each instance has weighed less than `most`.
     fn take(&mut self, most: u64) -> Outcomes {
         let room = most.saturating_mul(self.instances.into()).saturating_sub(self.counted);
         let outcomes = std::mem::take(&mut self.fresh).limited(room);
@@ -224,7 +219,7 @@ mod tests {
         weighing.add(99, 1, &cohort(), &outcomes(1_000_000_000, 0));
         assert_eq!(take(&mut weighing).offered, 0, "it has weighed that already");
         assert_eq!(weighing.left_out(), 2_000_000_000 - 50);
-        // Long after, those that stopped count no more.
+        // Long after, the stopped instances count no more.
         (0..40 * TAKES_PER_FADE).for_each(|_| drop(weighing.take()));
         weighing.add(1, 1, &cohort(), &outcomes(7, 0));
         assert_eq!((take(&mut weighing).offered, weighing.children), (7, 1));

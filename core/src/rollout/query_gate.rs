@@ -1,8 +1,8 @@
 //! Extra gates: the answer of a Prometheus query compared with a bound. Pure: the answer and its age are
 //! arguments.
 //!
-//! An unknown value neither passes nor fails: no answer yet, an answer that is not a number, or one that is
-//! too old.
+//! An unknown value neither passes nor fails: no answer yet, an answer that is not a number, or an
+//! answer that is too old.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub enum Answer {
         value: f64,
         /// The age of the answer.
         age: Duration,
-        /// The age up to which an answer is valid.
+        /// Maximum age of a valid answer.
         good_for: Duration,
     },
     /// The query has no result, or the server did not answer, for this cause.
@@ -68,7 +68,7 @@ pub enum QueryFlaw {
     Old {
         /// The age of the answer.
         age: Duration,
-        /// The age up to which an answer is valid.
+        /// Maximum age of a valid answer.
         good_for: Duration,
     },
 }

@@ -1,6 +1,7 @@
-//! What the counts of one bucket show of its last seconds: the share that was refused, and whether less passes than limit
-//! and load allow. A ratio that the law intends says neither: a guard may refuse beside it, and a rate that is given to
-//! tenants who send nothing is lost.
+//! Admissions of one bucket in its last seconds, from its counts: the share that was refused, and
+//! whether less passes than limit and load allow. A ratio that the law intends shows neither: a
+//! guard may refuse in addition to it, and a rate that is given to tenants who send nothing is
+//! lost.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::stats::metrics::{Metric, Series, Value, rows};
 
 /// The least time that one slice covers.
 const SLICE: Duration = Duration::from_secs(1);
-/// Slices that are kept: ratios are those of these.
+/// Number of slices kept: ratios are computed over them.
 const SLICES: usize = 10;
 /// The newest slices that must show the shortfall by themselves, so that it ends soon after its cause.
 const JUDGED: usize = 5;
@@ -46,7 +47,8 @@ struct Slice {
 pub struct AdmissionFigures {
     /// Requests that coin and guards refused, over those offered; null without requests.
     pub refused_ratio: Option<f64>,
-    /// Requests whose refusal was decided and not carried out, over those offered; null without requests.
+    /// Requests with a refusal that was decided and not carried out, over offered requests; null
+    /// without requests.
     pub would_refused_ratio: Option<f64>,
     /// True if clearly less passes, or would pass, than limit and load allow; null without a judgement.
     pub underadmitting: Option<bool>,
@@ -127,7 +129,8 @@ impl AdmissionCheck {
         let offered = sum(|slice| slice.offered);
         let of_offered = |count: f64| (offered > 0.0).then(|| count / offered);
         let newest = self.due_and_passed(JUDGED);
-        // What a surge passed above the limit is repaid in the seconds after it, so the longer span must agree.
+        // The excess of a surge above the limit is repaid in the seconds after it, so the longer
+        // span must agree.
         let all = newest.zip(self.due_and_passed(SLICES));
         AdmissionFigures {
             refused_ratio: of_offered(sum(|slice| slice.refused)),
@@ -137,8 +140,9 @@ impl AdmissionCheck {
         }
     }
 
-    /// The requests of the newest `slices` that limit and load allow, and those that passed; `None` unless all are judged.
-    /// The limit of each is the lowest of all: traffic follows a higher one after a while.
+    /// The requests of the newest `slices` that limit and load allow, and requests that passed;
+    /// `None` unless all are judged. The limit of each is the lowest of all: traffic follows a
+    /// higher one after a while.
     fn due_and_passed(&self, slices: usize) -> Option<(f64, f64)> {
         let judged = self.slices.get(slices - 1).map(|_| self.slices.iter().take(slices))?;
         let may_pass =
@@ -151,7 +155,6 @@ impl AdmissionCheck {
     }
 }
 
-/// Returns true if less passed than was due, by more than chance explains.
 fn is_short((due, passed): (f64, f64)) -> bool {
     passed + DEVIATIONS * due.sqrt() < PASSED_MIN * due
 }

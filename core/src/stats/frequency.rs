@@ -1,8 +1,9 @@
-//! A sketch of frequent names: decaying counts in a table whose size does not depend on the number of names.
+//! A sketch of frequent names: decaying counts in a table of a size that does not depend on the
+//! number of names.
 //!
-//! A fixed table of saturating counts that are halved every second, as in per-partition rate limits of
-//! databases. Names that do not recur are not remembered, so that a flood of invented names cannot displace
-//! one that keeps coming.
+//! A fixed table of saturating counts that are halved every second, as in per-partition rate limits
+//! of databases. Names that do not recur are not remembered, so that a flood of invented names
+//! cannot displace a name that recurs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -137,7 +138,6 @@ impl<const COUNT_BITS: u32> FrequencySketch<COUNT_BITS> {
         count
     }
 
-    /// Returns the set of a name, and its tag.
     fn place(&self, hash: u64) -> (&[AtomicU32], u32) {
         let set = (hash >> 20) as usize & (self.entries.len() / WAYS - 1);
         let entries = self.entries.get(set * WAYS..(set + 1) * WAYS).unwrap_or_default();
@@ -158,7 +158,6 @@ mod tests {
 
     type Sketch = FrequencySketch<20>;
 
-    /// A well mixed hash.
     fn hash(name: u64) -> u64 {
         let mut hash = name.wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -293,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// Errors come from equal tags alone.
+        /// Errors arise only from equal tags.
         #[test]
         fn counts_are_exact_while_every_name_has_an_entry(steps in vec((0..40u64, 1..50u64), 0..200)) {
             let hot = Sketch::new(1 << 12);

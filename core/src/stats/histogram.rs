@@ -72,7 +72,8 @@ impl<const UNIT_US: u64, const PER_DOUBLING: u64, const BINS: usize>
         Duration::from_micros(self.units().0 * UNIT_US)
     }
 
-    /// The upper edge: the shortest duration that is too long for the bin, unless it is the last one.
+    /// The upper edge: the minimum duration that is too long for the bin, unless it is the last
+    /// one.
     pub const fn to(self) -> Duration {
         let (from, width) = self.units();
         Duration::from_micros((from + width) * UNIT_US)

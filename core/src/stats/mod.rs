@@ -1,5 +1,5 @@
-//! Bounded statistics over unbounded streams: a mergeable histogram, a sketch of frequent names, and
-//! the decisions of a bucket's last seconds. Also the tables from which tiers export metrics.
+//! Bounded statistics over unbounded streams: a mergeable histogram, a sketch of frequent names,
+//! and the decisions of a bucket's last seconds. Also the tables of the metrics that tiers export.
 
 mod admission_check;
 mod frequency;

@@ -27,7 +27,7 @@ pub struct RolloutPolicy {
     pub canary: CanaryGate,
     /// The fewest samples for a judgement; with fewer, the gate is inconclusive and does not pass.
     pub min_samples: u64,
-    /// True if a mode raised in the file waits for the gates; false if it takes effect at once.
+    /// True if a mode raised in the file waits for the gates; false if it applies immediately.
     pub require_gates: bool,
     /// The extra gates, which apply to leaving shadow and to leaving canary.
     pub queries: Arc<[QueryGate]>,
@@ -48,7 +48,6 @@ impl Default for RolloutPolicy {
 }
 
 impl RolloutPolicy {
-    /// Returns these settings with the fields of `spec` replaced.
     pub(crate) fn overridden(&self, spec: &RolloutSpec, field: &Field<'_>) -> Checked<Self> {
         let canary_percent = spec.canary_percent.map_or(Ok(self.canary_percent), |Number(percent)| {
             let why = format!("{percent} is not a percentage");
@@ -74,7 +73,6 @@ impl RolloutPolicy {
     }
 }
 
-/// Returns the inherited gate of shadow with the fields of `spec` replaced.
 fn shadow_gate(inherited: &ShadowGate, spec: &ShadowSpec, field: &Field<'_>) -> Checked<ShadowGate> {
     let drop_ratio = &field.then("max_drop_ratio");
     Ok(ShadowGate {
@@ -84,7 +82,6 @@ fn shadow_gate(inherited: &ShadowGate, spec: &ShadowSpec, field: &Field<'_>) -> 
     })
 }
 
-/// Returns the inherited gate of canary with the fields of `spec` replaced.
 fn canary_gate(inherited: &CanaryGate, spec: &CanarySpec, field: &Field<'_>) -> Checked<CanaryGate> {
     let drop_ratio = &field.then("max_drop_ratio");
     let p99 = &field.then("max_p99_delta_ms");

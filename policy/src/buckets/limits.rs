@@ -4,7 +4,6 @@ use crate::spec::{LearnedSpec, LimitSpec, PrometheusSpec, SourceSpec};
 use crate::yaml::{Checked, Field, Number};
 use plimsoll_core::quantity::Rate;
 
-/// The factors on a percentile that a policy may set.
 const HEADROOMS: std::ops::RangeInclusive<f64> = 0.01..=100.0;
 
 /// The source of a bucket's limit.
@@ -136,7 +135,6 @@ pub(crate) fn server_url(url: &str, field: &Field<'_>) -> Checked<()> {
     Ok(())
 }
 
-/// Checks that there is a query, of printable characters.
 pub(crate) fn query_text(query: &str, field: &Field<'_>, hint: &str) -> Checked<()> {
     if query.trim().is_empty() {
         return Err(field.refuse("the query is empty", hint));

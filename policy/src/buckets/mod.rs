@@ -35,7 +35,7 @@ const BURST_MAX: Duration = Duration::from_secs(3_600);
 pub struct BucketPolicy {
     /// The source of the limit.
     pub source: LimitSource,
-    /// The limit of each single tenant, whatever the bucket has to spare.
+    /// The limit of each single tenant, regardless of room left in the bucket.
     pub tenant_limit: Option<Rate>,
     /// The time's worth of the limit that may be saved up.
     pub burst: Duration,
@@ -43,7 +43,7 @@ pub struct BucketPolicy {
     pub release: Release,
     /// The coin of clients.
     pub coin: Coin,
-    /// A second limit that is only evaluated, beside the real one.
+    /// A second limit that is only evaluated, alongside the real one.
     pub candidate: Option<Rate>,
     /// The mode as written in the file.
     pub mode: Mode,
@@ -64,7 +64,6 @@ pub enum Release {
     Never,
 }
 
-/// Every bucket that the policy names.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Buckets {
     pub(crate) exact: BTreeMap<Bucket, BucketPolicy>,
@@ -74,7 +73,7 @@ pub(crate) struct Buckets {
 // === impl BucketPolicy ===
 
 impl BucketPolicy {
-    /// The limit as far as the policy itself has it: unknown if it comes from a source.
+    /// The limit that the policy itself states; unknown if a source provides it.
     pub const fn limit(&self) -> Limit {
         match self.source {
             LimitSource::Unlimited => Limit::Unlimited,
@@ -134,7 +133,7 @@ impl Buckets {
         self.exact.get(name).or_else(|| Some(pattern::longest_match(&self.patterns, name)?.1))
     }
 
-    /// Returns the name or pattern under which [`get`](Self::get) finds a bucket.
+    /// Returns the name or pattern of the entry that [`get`](Self::get) finds.
     pub(crate) fn entry(&self, name: &Bucket) -> Option<String> {
         if self.exact.contains_key(name) {
             return Some(name.to_string());

@@ -9,7 +9,6 @@ use plimsoll_core::names::{Bucket, InvalidName, check_name};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Pattern(String);
 
-/// The rule of names and patterns that a text breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidPattern {
     #[error("a pattern has one `*`, at its end")]
@@ -18,7 +17,6 @@ pub(crate) enum InvalidPattern {
     Name(#[from] InvalidName),
 }
 
-/// A key of `buckets`.
 pub(crate) enum BucketKey {
     Exact(Bucket),
     Pattern(Pattern),
@@ -50,8 +48,8 @@ impl std::fmt::Display for Pattern {
     }
 }
 
-/// Returns the longest pattern that matches `name`, with its value. At most 129 look-ups, whatever the number
-/// of patterns.
+/// Returns the longest pattern that matches `name`, with its value. At most 129 look-ups,
+/// regardless of the number of patterns.
 pub(crate) fn longest_match<'a, T>(
     patterns: &'a BTreeMap<Pattern, T>,
     name: &Bucket,

@@ -10,7 +10,7 @@ use crate::yaml::{Checked, Field};
 use plimsoll_core::names::Name;
 use plimsoll_core::rollout::Bound;
 
-/// The maximum number of extra gates of a policy entry.
+/// Maximum number of extra gates of a policy entry.
 pub const QUERIES_MAX: usize = 8;
 
 /// One extra gate: it passes while the answer to a query is within a bound.
@@ -29,7 +29,6 @@ pub struct QueryGate {
 // === impl QueryGate ===
 
 impl QueryGate {
-    /// Reads a whole list.
     pub(crate) fn list(specs: &[QuerySpec], field: &Field<'_>) -> Checked<Arc<[Self]>> {
         if specs.len() > QUERIES_MAX {
             let why = format_args!("{} queries, at most {QUERIES_MAX} may be", specs.len()).to_string();

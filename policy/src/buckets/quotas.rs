@@ -1,4 +1,4 @@
-//! Exact quotas: their definitions, and the list by which a bucket attaches them.
+//! Exact quotas: their definitions, and the lists of quotas that buckets attach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,6 @@ pub const QUOTAS_MAX: usize = 1_024;
 /// The longest `every` of a quota: ten years.
 const EVERY_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 
-/// The quotas that a policy defines, while its buckets are read.
 pub(crate) struct Definitions<'a> {
     field: Field<'a>,
     /// By name; `None` for one with a fault, which is reported once and not at each bucket.
@@ -43,7 +42,6 @@ impl<'a> Definitions<'a> {
         Ok(Self { field, quotas, used: BTreeSet::new() })
     }
 
-    /// Reads the list of names by which a bucket attaches quotas.
     pub(crate) fn attach(&mut self, names: &[String], field: &Field<'_>) -> Checked<BucketQuotas> {
         if names.len() > QUOTAS_PER_BUCKET_MAX {
             let why = format_args!("{} quotas, at most {QUOTAS_PER_BUCKET_MAX} fit", names.len()).to_string();
@@ -115,7 +113,6 @@ fn read_quota(name: &str, spec: &QuotaSpec, field: &Field<'_>) -> Checked<Quota>
     })
 }
 
-/// Reads a span of whole milliseconds.
 fn every(text: &str, field: &Field<'_>) -> Checked<u64> {
     let hint = "write a span such as 1s, 15m, 1h, 1day or 30days";
     let span = humantime::parse_duration(text)

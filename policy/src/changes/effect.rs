@@ -17,13 +17,12 @@ pub type Offered = BTreeMap<Bucket, BTreeMap<Tenant, f64>>;
 pub struct Regime<'a> {
     /// The policy.
     pub policy: &'a Policy,
-    /// Returns the limit of a bucket, from whichever source the policy names.
+    /// Returns the limit of a bucket, from the source that the policy names.
     pub limit: &'a dyn Fn(&Bucket) -> Limit,
     /// Returns the stage of an entry of the policy.
     pub stage: &'a dyn Fn(&str) -> Mode,
 }
 
-/// The terms that a policy sets for one bucket or pattern.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
     pub(super) entry: &'a BucketPolicy,
@@ -31,8 +30,8 @@ pub(super) struct Terms<'a> {
     pub(super) stage: Mode,
 }
 
-/// The requests of a bucket or tenant: offered, refused under the policy in force, and refused under the other
-/// one. All in requests/s, added up over the moments of a record.
+/// The requests of a bucket or tenant: offered, refused under the current policy, and refused under
+/// the other one. All in requests/s, added up over the moments of a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effect {
     pub(super) offered: f64,
@@ -40,7 +39,6 @@ pub(super) struct Effect {
     pub(super) after: f64,
 }
 
-/// The effect on one bucket.
 #[derive(Debug, Default)]
 pub(super) struct BucketEffect {
     pub(super) all: Effect,
@@ -50,14 +48,12 @@ pub(super) struct BucketEffect {
 // === impl Regime ===
 
 impl<'a> Regime<'a> {
-    /// Returns the terms of a bucket, under its own name or a pattern.
     pub(super) fn of_bucket(&self, name: &Bucket) -> Option<Terms<'a>> {
         let entry = self.policy.bucket(name)?;
         let stage = (self.stage)(&self.policy.entry(name)?);
         Some(Terms { entry, limit: (self.limit)(name), stage })
     }
 
-    /// Returns the terms of every pattern.
     pub(super) fn of_patterns(&self) -> BTreeMap<String, Terms<'a>> {
         let terms = |pattern: &str, entry: &'a BucketPolicy| Terms {
             entry,
@@ -119,14 +115,12 @@ impl Effect {
         self.after += other.after;
     }
 
-    /// The share of the requests admitted now that would be refused.
     pub(super) fn lost(&self) -> f64 {
         let admitted = self.offered - self.before;
         if admitted > 0.0 { (self.after - self.before) / admitted } else { 0.0 }
     }
 }
 
-/// Returns the effect of replacing one policy by another on each bucket of a record of traffic.
 pub(super) fn effects<'t>(
     before: &Regime<'_>,
     after: &Regime<'_>,

@@ -16,18 +16,18 @@ pub const REFUSED_MORE_MAX: f64 = 0.1;
 /// The share of the requests admitted now, of a bucket or a tenant, that is too much to refuse. It counts in heavy
 /// overload, where nearly all requests are refused already.
 pub const ADMITTED_LOST_MIN: f64 = 0.5;
-/// The factor by which a limit may be raised at once.
+/// Maximum factor of a raised limit in one change.
 pub const LIMIT_FACTOR_MAX: f64 = 2.0;
-/// The share of the listed tenants that may be removed at once.
+/// Maximum share of the listed tenants removed in one change.
 pub const TENANTS_REMOVED_MAX: f64 = 0.2;
 /// The number of reasons given; of more, the first.
 pub const REASONS_MAX: usize = 20;
-/// The number of tenants named for one bucket; of more, those that would lose most.
+/// Maximum number of tenants named for one bucket: those who would lose most.
 const TENANTS_NAMED_MAX: usize = 3;
 
-/// Returns the reasons to hold `after` back while `before` is in force, none if there are none. `traffic` is
-/// what was offered at several moments of the last minutes. A bucket that is in shadow under `after` gives no
-/// reason. A bucket without traffic is judged by its limits alone.
+/// Returns the reasons to hold `after` back while `before` is active, none if there are none.
+/// `traffic` is what was offered at several moments of the last minutes. A bucket that is in shadow
+/// under `after` gives no reason. A bucket without traffic is judged only by its limits.
 pub fn reasons_to_hold<'t>(
     before: &Regime<'_>,
     after: &Regime<'_>,
@@ -99,14 +99,12 @@ impl Effect {
         more > REFUSED_MORE_MAX + NOISE || self.lost() >= ADMITTED_LOST_MIN - NOISE
     }
 
-    /// The refused requests after the change and now, in percent with one decimal.
     fn percentages(&self) -> (f64, f64) {
         let percent = |refused: f64| (refused / self.offered * 1000.0).round() / 10.0;
         (percent(self.after), percent(self.before))
     }
 }
 
-/// Adds the reasons that follow from the terms of one bucket or pattern alone.
 fn by_terms(
     name: &str,
     before: Option<Terms<'_>>,
@@ -145,7 +143,6 @@ fn by_terms(
     }
 }
 
-/// Returns the reason if a limit is raised so far that it hardly protects, or is gone.
 fn raised(from: Limit, to: Limit) -> Option<String> {
     let from = from.per_second()?.per_second();
     match to.per_second().map(Rate::per_second) {
@@ -158,7 +155,6 @@ fn raised(from: Limit, to: Limit) -> Option<String> {
     }
 }
 
-/// Returns the reason if a limit is lowered to half or less, or is new.
 fn lowered(from: Limit, to: Limit) -> Option<String> {
     let to = to.per_second()?.per_second();
     match from {

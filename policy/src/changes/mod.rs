@@ -56,7 +56,6 @@ pub fn differences(from: &Policy, to: &Policy) -> Vec<Difference> {
         .collect()
 }
 
-/// Returns each value of both files by its path.
 fn values(policy: &Policy) -> BTreeMap<String, String> {
     let texts = policy.texts();
     let documents = [&texts.policy, &texts.tenants].map(|text| Document::open(Source { name: "", text }));

@@ -53,7 +53,7 @@ pub(super) fn by_quotas(
     }
 }
 
-/// Returns the factors by which the size of a quota and its tokens per time change.
+/// Returns the factors of change of a quota's size and of its tokens per time.
 fn factors(from: &Quota, to: &Quota) -> (f64, f64) {
     let speed = |quota: &Quota| quota.rate.refill() as f64 / quota.rate.every_ms() as f64;
     (to.rate.max() as f64 / from.rate.max() as f64, speed(to) / speed(from))

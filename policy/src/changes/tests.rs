@@ -1,4 +1,5 @@
-//! Changed policies by example: what is held back on which traffic, and the differences that are shown.
+//! Changed policies by example: what is held back, depending on the traffic, and the differences
+//! that are shown.
 
 use super::*;
 use crate::BucketPolicy;
@@ -24,7 +25,6 @@ fn traffic(rates: &[(&str, &str, f64)]) -> Offered {
     offered
 }
 
-/// A limit that is learned is 437.
 fn limit(policy: &Policy, bucket: &Bucket) -> Limit {
     match policy.bucket(bucket) {
         Some(BucketPolicy { source: crate::LimitSource::Learned(_), .. }) => {
@@ -34,7 +34,6 @@ fn limit(policy: &Policy, bucket: &Bucket) -> Limit {
     }
 }
 
-/// The stages while every entry is in the mode of its file.
 fn stage(policy: &Policy, entry: &str) -> Mode {
     policy.entries().find(|(name, _)| name == entry).unwrap().1.mode
 }
@@ -151,7 +150,7 @@ fn starved_tenant_is_named_with_its_share_of_refusals() {
 fn requests_of_several_moments_are_added_up() {
     let of = |limit: u32| policy(&format!("{{ b: {{ limit: {limit}, mode: enforce }} }}"), "", ONE);
     let moments = [0.0, 30.0, 90.0, 0.0, 30.0].map(|rate| traffic(&[("b", "default", rate)]));
-    // Of 150 requests, 30 come above a rate of 60.
+    // Of 150 requests, 30 are above a rate of 60.
     assert_eq!(reasons(&of(100), &of(60), &moments), ["b: 20 % of all requests would be refused, 0 % now"]);
 }
 
@@ -176,7 +175,7 @@ fn mode_raised_to_enforce_with_its_gate_switched_off_is_held() {
     let busy = [traffic(&[("b", "default", 100.0)])];
     assert_eq!(reasons(&of("shadow", true), &of("enforce", false), &busy), [effect.clone(), gate("shadow")]);
     assert_eq!(reasons(&of("canary", true), &of("enforce", false), &[]), [gate("canary")]);
-    // Without a gate in force the effect alone counts.
+    // Without an active gate, only the effect counts.
     assert_eq!(reasons(&of("shadow", false), &of("enforce", false), &busy), [effect]);
     assert!(reasons(&of("shadow", false), &of("enforce", false), &[]).is_empty());
     // A canary refuses its share.

@@ -9,8 +9,9 @@ use plimsoll_core::report::Tally;
 
 /// The fewest clean minutes of a day with a peak.
 pub const CLEAN_MINUTES_MIN: usize = 60;
-/// The largest share of requests refused in a clean minute. A few refusals, such as those of a guard that cuts a
-/// group of requests, say nothing about the demand: repeated, they raise it by this share at most.
+/// Maximum share of requests refused in a clean minute. A few refusals, such as those of a guard
+/// that cuts a group of requests, say nothing about the demand: repeated, they raise it by this
+/// share at most.
 pub const REFUSED_MAX: f64 = 0.05;
 /// The shortest and longest time that a sample of a minute may cover.
 const SPAN: (Duration, Duration) = (Duration::from_secs(45), Duration::from_secs(90));
@@ -30,7 +31,7 @@ pub struct Sample {
 pub struct DaySamples {
     /// A bit for each minute of the day that has a sample.
     seen: [u64; MINUTES_PER_DAY.div_ceil(64)],
-    /// Requests/s of the clean ones, in the order in which they came: finite and more than zero.
+    /// Requests/s of the clean minutes, in arrival order: finite and more than zero.
     clean: Vec<f32>,
     left_out: usize,
 }

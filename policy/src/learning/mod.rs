@@ -36,11 +36,11 @@ use serde::{Deserialize, Serialize};
 use crate::Learned;
 use plimsoll_core::quantity::Rate;
 
-/// The maximum number of daily peaks remembered; a policy with more days uses these.
+/// Maximum number of daily peaks remembered; a policy with more days uses these.
 pub const DAYS_MAX: usize = 90;
 /// The fewest daily peaks for a learned limit.
 pub const DAYS_MIN: usize = 3;
-/// The largest change of a learned limit from one day to the next, as a share of itself.
+/// Maximum change of a learned limit from one day to the next, as a share of the limit.
 pub const STEP_MAX: f64 = 0.2;
 
 /// The traffic history of one bucket, and the limit that follows.
@@ -53,7 +53,7 @@ pub struct Baseline {
     closed: Closed,
 }
 
-/// The history of the closed days: the state to be stored besides the samples of the present day.
+/// The history of the closed days: stored together with the samples of the present day.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Closed {
     /// The present day when this was taken; its samples are not included.
@@ -76,7 +76,7 @@ pub struct Peak {
 pub struct Step {
     /// The limit in requests/s, before the bounds of the present policy.
     pub limit: Rate,
-    /// The day on which it took this value.
+    /// Day of its latest change.
     pub since: Day,
 }
 
@@ -115,8 +115,8 @@ impl Baseline {
     /// Advances to `day` and closes the day before. `learned` are the settings if the limit is learned.
     /// Returns true if another day has begun.
     ///
-    /// Days may come in any order, so a clock that jumps costs at most the samples of the day it jumps from.
-    /// A day that comes twice adds one peak and moves the limit once.
+    /// Days may arrive in any order, so a clock that jumps costs at most the samples of the day it
+    /// jumps from. A day that arrives twice adds one peak and moves the limit once.
     pub fn turn(&mut self, day: Day, learned: Option<&Learned>) -> bool {
         if self.today() == Some(day) {
             return false;
@@ -134,8 +134,8 @@ impl Baseline {
             }
         }
         if learned.is_none() {
-            // A limit that is no longer learned is dropped, since it would be stale later; the peaks are
-            // kept.
+            // A limit that is not learned anymore is dropped, since it would be stale later; the
+            // peaks are kept.
             self.closed.limit = None;
         }
         self.learn(learned);
@@ -162,8 +162,8 @@ impl Baseline {
         self.closed.limit.is_some()
     }
 
-    /// Imports a closed day. Its peak is inserted by date; the limit in force follows with the next day that
-    /// ends, by a step as usual. `replace` decides which peak is kept if the day is known.
+    /// Imports a closed day. Its peak is inserted by date; the current limit follows with the next
+    /// day that ends, by a step as usual. `replace` decides which peak is kept if the day is known.
     pub fn file(&mut self, day: Day, samples: &DaySamples, replace: bool, learned: &Learned) -> Filed {
         let peak = match self.judge(day, samples, replace, learned) {
             Ok(peak) => peak,
@@ -197,7 +197,7 @@ impl Baseline {
         Ok(Peak { day, rate: peak.rate })
     }
 
-    /// Returns the limit in force, within the bounds of the policy; `None` before one was learned.
+    /// Returns the current limit, within the bounds of the policy; `None` before one was learned.
     pub fn limit(&self, learned: &Learned) -> Option<Step> {
         let step = self.closed.limit?;
         Some(Step { limit: learned.bounds.clamp(step.limit), ..step })
@@ -229,14 +229,13 @@ impl Baseline {
         self.today.as_ref().map_or((0, 0), |(_, samples)| (samples.clean(), samples.left_out()))
     }
 
-    /// Moves the limit by one step towards the target.
     fn step(&mut self, day: Day, learned: &Learned) {
         let Some(typical) = self.typical(learned) else { return };
         let Some(asked) = Rate::computed(learned.headroom * typical.per_second()) else { return };
         let target = learned.bounds.clamp(asked);
         let before = self.closed.limit.map(|step| step.limit);
         let limit = match before {
-            // A fifth of zero would keep the limit at zero for ever.
+            // A fifth of zero would keep the limit at zero forever.
             None | Some(Rate::ZERO) => target,
             Some(before) => {
                 let before = before.per_second();
@@ -255,7 +254,6 @@ pub fn window(learned: &Learned) -> usize {
     usize::try_from(learned.days).unwrap_or(DAYS_MAX).clamp(1, DAYS_MAX)
 }
 
-/// Drops the oldest peaks beyond [`DAYS_MAX`].
 fn drop_oldest(peaks: &mut VecDeque<Peak>) {
     peaks.drain(..peaks.len().saturating_sub(DAYS_MAX));
 }

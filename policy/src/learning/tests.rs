@@ -20,7 +20,6 @@ fn left_out(rps: f64) -> Sample {
     Sample { offered: rate(rps), clean: false }
 }
 
-/// Parses `learned: { <text> }`.
 fn learned(text: &str) -> Learned {
     let text = format!("buckets: {{ b: {{ limit: {{ learned: {{ {text} }} }} }} }}");
     let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };
@@ -32,7 +31,6 @@ fn learned(text: &str) -> Learned {
     learned
 }
 
-/// Runs through the minutes of one day.
 fn live(baseline: &mut Baseline, day: i64, learned: &Learned, sample: impl Fn(usize) -> Option<Sample>) {
     baseline.turn(Day(day), Some(learned));
     for at in 0..MINUTES_PER_DAY {
@@ -42,7 +40,6 @@ fn live(baseline: &mut Baseline, day: i64, learned: &Learned, sample: impl Fn(us
     }
 }
 
-/// Runs through one flat day for each rate.
 fn flat(rates: &[f64], learned: &Learned) -> Baseline {
     let mut baseline = Baseline::default();
     for (day, rps) in (0..).zip(rates) {
@@ -234,7 +231,7 @@ fn peaks_are_recorded_before_a_limit_is_learned() {
     assert!(baseline.learn(Some(&learned)));
     near(limit(&baseline, &learned), Some(120.0));
     assert!(!baseline.learn(Some(&learned)));
-    // A limit that is no longer learned is dropped, so that it is not taken for fresh later.
+    // A limit that is not learned anymore is dropped, so that it is not taken for fresh later.
     baseline.turn(Day(4), None);
     assert_eq!(baseline.limit(&learned), None);
 }
@@ -278,7 +275,7 @@ fn a_sample_has_the_offered_rate_and_whether_the_minute_was_clean() {
     let minute = Duration::from_secs(60);
     let cases = [
         (tally(counts(6_000, 0, 0)), minute, false, Some(clean(100.0))),
-        // Few refusals say nothing about the demand, whatever refuses.
+        // Few refusals say nothing about the demand, regardless of what refuses.
         (tally(counts(6_000, 300, 0)), minute, false, Some(clean(100.0))),
         (tally(counts(6_000, 301, 0)), minute, false, Some(left_out(100.0))),
         (tally(counts(6_000, 0, 300)), minute, false, Some(clean(100.0))),

@@ -27,13 +27,11 @@ use plimsoll_core::quota::Quota;
 
 const NAME_HINT: &str = "1 to 128 letters, digits and . _ : / @ -";
 
-/// Returns the name of the tenant that a text would be, if callers sent it.
 fn tenant_hint(text: &str) -> String {
     let named = |name: Encoded<'_>| format!("a tenant that sends this text has the name `{}`", &*name);
     Encoded::of(text).map_or_else(|| NAME_HINT.to_owned(), named)
 }
 
-/// The content of `tenants.yaml`.
 struct Sharing {
     tenants: Tenants,
     fairness: Fairness,
@@ -42,13 +40,11 @@ struct Sharing {
     warnings: Vec<Warning>,
 }
 
-/// The content of `policy.yaml`.
 struct Protection {
     kill_switch: bool,
     guardrails: bool,
     buckets: Buckets,
     quotas: BTreeMap<Name, Arc<Quota>>,
-    /// The place of `buckets`.
     at: Place,
     warnings: Vec<Warning>,
 }
@@ -122,7 +118,6 @@ fn protection(source: Source<'_>) -> Result<Protection, PolicyError> {
     })
 }
 
-/// Reads `tenants.yaml`.
 fn sharing(source: Source<'_>) -> Result<Sharing, PolicyError> {
     let document = Document::open(source)?;
     let root = document.root();
@@ -224,7 +219,6 @@ fn removed(word: &str) -> Option<&'static str> {
     })
 }
 
-/// Translates an error of the YAML reader about the shape of `field` into the words of this policy.
 fn shape_fault(error: &YamlError, field: &Field<'_>) -> Box<Fault> {
     match error {
         YamlError::SerdeUnknownField { field: name, expected, .. } => {

@@ -1,5 +1,5 @@
-//! The largest policy: what a controller, its aggregators and their clients have room for beside the names that
-//! arrive in requests.
+//! The largest policy: what a controller, its aggregators and their clients have room for, in
+//! addition to the names that arrive in requests.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,6 @@ pub(crate) fn check_learned(field: &Field<'_>, buckets: &BTreeMap<Bucket, Bucket
     })
 }
 
-/// Checks that every tenant has room in every bucket. `at` is the place of `buckets` in the policy.
 pub(crate) fn check_keys(policy: Source<'_>, at: Place, buckets: usize, tenants: usize) -> Checked<()> {
     let keys = buckets.saturating_mul(tenants);
     if keys <= KEYS_MAX {

@@ -12,7 +12,6 @@ use plimsoll_core::decision::{Coin, Mode};
 use plimsoll_core::quantity::{Limit, Rate};
 use plimsoll_core::rollout::Bound;
 
-/// The example of the documentation, with every field of the schema.
 const FULL_POLICY: &str = r#"
 kill_switch: false
 guardrails: on
@@ -312,7 +311,6 @@ fn only_surprising_values_give_warnings() {
     );
 }
 
-/// The warnings of a policy as text.
 fn warned(policy: &str, tenants: &str) -> Vec<String> {
     accepted(policy, tenants).1.iter().map(ToString::to_string).collect()
 }

@@ -4,7 +4,6 @@ use plimsoll_core::quota::{OnStoreError, QuotaKey};
 
 use super::*;
 
-/// A policy with these definitions, of which the bucket `b` attaches some.
 fn with(quotas: &str, attached: &str) -> String {
     format!("quotas:\n  {quotas}\nbuckets:\n  b: {{ limit: 1, quotas: {attached} }}\n")
 }

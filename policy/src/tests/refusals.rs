@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// Checks that a text is refused at (line, column) for the field at `path`, with `words` in message or hint.
 type Row<'a> = (&'a str, (usize, usize), &'a str, &'a str);
 
 fn check(refused: PolicyError, (text, (line, column), path, words): Row<'_>) -> Fault {

@@ -12,7 +12,6 @@ fn tenants(count: usize) -> String {
     format!("tenants:\n  default: {{}}\n{entries}")
 }
 
-/// Checks that a policy is refused at a place, for a field, with the name of a bound.
 fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str, bound: &str) {
     let error = read(policy, tenants).map(drop).expect_err(bound);
     let fault = &error.faults()[0];

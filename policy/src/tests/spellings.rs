@@ -41,9 +41,7 @@ const OF_TENANT: [(&str, &str); 3] = [
 ];
 const OF_FAIRNESS: [(&str, &str); 2] =
     [("reweight_interval_s: @", "reweight_interval_s"), ("min_floor_rps: @", "min_floor_rps")];
-/// The fields that take only whole numbers.
 const WHOLE: [&str; 2] = ["limit.learned.days", "rollout.min_samples"];
-/// The fields that are a rate.
 const RATES: [&str; 9] = [
     "limit",
     "tenant_limit",
@@ -56,12 +54,12 @@ const RATES: [&str; 9] = [
     "min_floor_rps",
 ];
 
-/// Spellings that no number field takes: neither a plain decimal number nor one that is finite and not negative.
+/// Spellings that no number field takes: not plain decimal, not finite, or negative.
 const ODD: &str = "1_000 1_000.5 0o17 0O17 017 00 01.5 0x10 0XfF 0b11 +5 +0 +1e3 .5 5. 1.e3 1e 1e+ e3 -1 -1e-9 -0 -0.0 \
     -0x1 .inf -.inf +.inf .Inf .nan .NaN inf -inf Infinity nan 1e400 1e999 -1e999 1e-400 4.9e-325 \"5\" \
     '5' \"1e3\" true \"true\" yes 1,5 1.2.3 2026-12-01 10:30 5rps [5]";
 
-/// Refuses each text, of which `at` is the place of the value and `path` the field.
+/// Refuses each text; `at` is the place of the value and `path` the field.
 fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str) -> Fault {
     let error = read(policy, tenants).map(drop).expect_err(&format!("{policy}{tenants}"));
     let fault = error.faults()[0].clone();
@@ -75,7 +73,6 @@ fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str) -> Fault
     fault
 }
 
-/// Calls `check` with the text of each number field in this spelling.
 fn each_field(
     spelling: &str,
     is_wanted: impl Fn(&str) -> bool,

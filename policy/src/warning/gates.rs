@@ -8,7 +8,7 @@ use super::Warning;
 use crate::buckets::BucketPolicy;
 use crate::yaml::Field;
 
-/// The most requests/s beside those of the limit that a gate can see: a window holds only time with requests,
+/// Maximum requests/s above the limit that a gate can see: a window holds only time with requests,
 /// so a bucket with few requests still shows one in each tick of half a second.
 const SPARSE_RPS: f64 = 2.0;
 
@@ -59,12 +59,12 @@ pub(super) fn of_bucket(root: &Field<'_>, field: &Field<'_>, bucket: &BucketPoli
     warnings
 }
 
-/// Returns a field of a rollout block, if it is written.
 fn written<'a>(of: &Field<'a>, path: &[&str]) -> Option<Field<'a>> {
     path.iter().try_fold(of.entry("rollout")?, |field, name| field.entry(name))
 }
 
-/// Returns the most requests that a window can show if no more than `max_drop_ratio` of them are refused.
+/// Returns the maximum number of requests in a window if at most `max_drop_ratio` of them are
+/// refused.
 fn samples_max(limit: f64, window: Duration, max_drop_ratio: f64) -> f64 {
     if max_drop_ratio >= 1.0 {
         return f64::INFINITY;

@@ -25,7 +25,7 @@ pub struct Warning {
     pub path: String,
     /// The effect.
     pub message: String,
-    /// The time from which the warning holds; `None` if it always does.
+    /// Start of the time when the warning holds; `None` if it always does.
     #[serde(skip)]
     pub since: Option<UnixSeconds>,
 }
@@ -38,7 +38,6 @@ impl Warning {
         Self { file: field.file().to_owned(), at: field.at(), path: field.path(), message, since: None }
     }
 
-    /// Makes a warning about the name of a field.
     pub(crate) fn of_name(field: &Field<'_>, message: String) -> Self {
         Self { at: field.name_at(), ..Self::of(field, message) }
     }
@@ -57,14 +56,12 @@ impl fmt::Display for Warning {
 
 // === checks ===
 
-/// Returns the warning about `policy.yaml` as a whole, if any.
 pub(crate) fn of_policy(root: &Field<'_>) -> Option<Warning> {
     let buckets = root.then("buckets");
     let message = "no bucket is protected: everything is admitted and counted";
     buckets.entries().next().is_none().then(|| Warning::of(&buckets, message.to_owned()))
 }
 
-/// Returns the warnings about one bucket of the policy with this `root`.
 pub(crate) fn of_bucket(root: &Field<'_>, field: &Field<'_>, bucket: &BucketPolicy) -> Vec<Warning> {
     let mut warnings = gates::of_bucket(root, field, bucket);
     if bucket.limit() == Limit::PerSecond(Rate::ZERO) && bucket.mode == Mode::Enforce {
@@ -80,29 +77,24 @@ pub(crate) fn of_bucket(root: &Field<'_>, field: &Field<'_>, bucket: &BucketPoli
     warnings
 }
 
-/// Returns the warning about a boost that has ended, which holds from its end on.
 pub(crate) fn of_tenant(field: &Field<'_>, tenant: &TenantPolicy) -> Option<Warning> {
     let boost = tenant.boost.as_ref()?;
     let message = format!("the boost has ended: the weight is {}", tenant.weight.get());
     Some(Warning { since: Some(boost.until), ..Warning::of(&field.then("boost_until"), message) })
 }
 
-/// The floor of each tenant, with its place.
 pub(crate) struct Floor {
-    /// The warning that is given if the floors are too high.
     place: Warning,
     rps: f64,
     tenants: usize,
 }
 
 impl Floor {
-    /// The floor `min` of `tenants` tenants in a `fairness` block.
     pub(crate) fn new(field: &Field<'_>, min: Rate, tenants: usize) -> Self {
         let place = Warning::of(&field.then("min_floor_rps"), String::new());
         Self { place, rps: min.per_second(), tenants }
     }
 
-    /// Returns the warning about buckets with a limit below the sum of all floors.
     pub(crate) fn above_limits(self, buckets: &Buckets) -> Option<Warning> {
         let sum = self.rps * self.tenants as f64;
         let exact = buckets.exact.iter().map(|(name, bucket)| (name.to_string(), bucket));

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Source;
 
-/// The maximum number of faults reported at once.
+/// Maximum number of faults in one report.
 pub const FAULTS_MAX: usize = 20;
 
 /// Room for one line of source around the caret, in characters.
@@ -52,7 +52,7 @@ pub struct PolicyError {
 pub type Checked<T> = Result<T, Box<Fault>>;
 
 impl PolicyError {
-    /// Builds the error of one file for `faults`, of which there must be at least one. The first [`FAULTS_MAX`] in the
+    /// Builds the error of one file for `faults`, at least one. The first [`FAULTS_MAX`] in the
     /// order of places are kept.
     pub fn of(mut faults: Vec<Fault>) -> Self {
         faults.sort_by_key(|fault| fault.place);
@@ -60,7 +60,7 @@ impl PolicyError {
         Self { faults }
     }
 
-    /// Joins the errors of two files, at least one of which is refused.
+    /// Joins the errors of two files; at least one is refused.
     pub(crate) fn of_either(first: Option<Self>, second: Option<Self>) -> Self {
         let mut faults: Vec<Fault> = first.into_iter().chain(second).flat_map(|error| error.faults).collect();
         faults.truncate(FAULTS_MAX);

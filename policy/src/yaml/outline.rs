@@ -13,20 +13,14 @@ use crate::yaml::{Checked, Fault, Place, Source};
 /// The deepest nesting of mappings and sequences, the root included.
 pub(crate) const NESTING_MAX: usize = 64;
 
-/// A key with its value, or the root, with the start of the text as its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// The place of the key.
     pub(crate) key_at: Place,
-    /// The place of the value.
     pub(crate) at: Place,
-    /// The text of a scalar.
     pub(crate) text: Option<String>,
-    /// The entries of a mapping, or the items of a sequence by their index.
     pub(crate) entries: BTreeMap<String, Node>,
 }
 
-/// A mapping or sequence that has not ended yet.
 struct Open {
     node: Node,
     name: String,
@@ -34,9 +28,7 @@ struct Open {
 }
 
 enum Shape {
-    /// A mapping, and the key without a value yet.
     Mapping(Option<(String, Place)>),
-    /// A sequence, and the index of its next item.
     Sequence(usize),
 }
 
@@ -64,7 +56,7 @@ impl Outliner<'_> {
             emit_comments: false,
             emit_anchor_events: true,
             emit_unresolved_aliases: true,
-            // The scanner runs ahead of the events by which nesting is counted here.
+            // The scanner runs ahead of the events that nesting is counted from here.
             flow_nesting_limit: NESTING_MAX,
             block_nesting_limit: NESTING_MAX,
         };
@@ -169,7 +161,6 @@ impl Outliner<'_> {
         Ok(())
     }
 
-    /// Returns the name of the value that begins at `at`, and the place of that name.
     fn next_name(&mut self, at: Place) -> (String, Place) {
         match self.open.last_mut().map(|open| &mut open.shape) {
             Some(Shape::Mapping(key)) => key.take().unwrap_or((String::new(), at)),
@@ -181,7 +172,6 @@ impl Outliner<'_> {
         }
     }
 
-    /// Adds a finished value to the mapping or sequence around it.
     fn close(&mut self, name: String, node: Node) -> Checked<()> {
         let Some(open) = self.open.last_mut() else { return Ok(()) };
         match open.node.entries.entry(name) {
@@ -201,7 +191,6 @@ impl Outliner<'_> {
         self.fault(at, &format!("nested deeper than {NESTING_MAX}"), "no field lies that deep")
     }
 
-    /// Builds a fault of the mapping or sequence that is read, or of its key without a value yet.
     fn fault(&self, at: Place, message: &str, hint: &str) -> Box<Fault> {
         let key = match self.open.last() {
             Some(Open { shape: Shape::Mapping(Some((key, _))), .. }) => Some(key.as_str()),
@@ -210,7 +199,6 @@ impl Outliner<'_> {
         self.fault_of(key, at, message, hint)
     }
 
-    /// Builds a fault of the entry `name` of the mapping or sequence that is read.
     fn fault_of(&self, name: Option<&str>, at: Place, message: &str, hint: &str) -> Box<Fault> {
         let path = self.open.iter().skip(1).map(|open| open.name.as_str()).chain(name);
         Fault::new(self.source, at, &joined(path), message, hint)

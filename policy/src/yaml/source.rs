@@ -8,13 +8,13 @@ use std::time::Duration;
 use crate::yaml::{Checked, Fault, Node, Place};
 use plimsoll_core::quantity::Rate;
 
-/// The longest span of time in a policy: ten years.
+/// Maximum span of time in a policy: ten years.
 const SPAN_MAX: Duration = Duration::from_secs(3_650 * 86_400);
 
-/// The largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
 
-/// A text and the name of the file it came from.
+/// A text and the name of its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The name of the file in messages: its path as the operator gave it.
@@ -121,7 +121,6 @@ impl<'a> Field<'a> {
         self.node.entries.keys().filter_map(|name| self.entry(name))
     }
 
-    /// Returns each value inside of this field by its path. Items of a list that have a `name` are named by it.
     pub(crate) fn values(&self) -> BTreeMap<String, String> {
         if self.node.entries.is_empty() {
             let value = self.node.text.clone().unwrap_or_else(|| "{}".to_owned());
@@ -167,12 +166,11 @@ impl<'a> Field<'a> {
         self.refuse_at(self.node.key_at, why, hint)
     }
 
-    /// Refuses the field at a place of its own.
+    /// Refuses the field, at the given place.
     pub fn refuse_at(&self, place: Place, why: impl Display, hint: &str) -> Box<Fault> {
         Fault::new(self.document.source, place, &self.path(), &why.to_string(), hint)
     }
 
-    /// Validates a finite number, zero or more.
     pub(crate) fn not_negative(&self, number: f64) -> Checked<f64> {
         if number.is_finite() && number >= 0.0 {
             return Ok(number + 0.0);
@@ -181,7 +179,6 @@ impl<'a> Field<'a> {
             .refuse(format_args!("{number} is not a finite number of 0 or more"), "write a number from 0 on"))
     }
 
-    /// Validates a rate in requests per second.
     pub(crate) fn rate(&self, number: f64) -> Checked<Rate> {
         Rate::new(number)
             .map_err(|e| self.refuse(e, "write a number of requests/s from 0 on; 0 denies everything"))
@@ -214,12 +211,10 @@ impl<'a> Field<'a> {
         ))
     }
 
-    /// Validates a span of `number` times `unit`, at most [`SPAN_MAX`].
     pub(crate) fn span(&self, number: f64, unit: Duration) -> Checked<Duration> {
         self.span_up_to(number, unit, SPAN_MAX)
     }
 
-    /// Validates a span of `number` times `unit`, at most `longest`.
     pub(crate) fn span_up_to(&self, number: f64, unit: Duration, longest: Duration) -> Checked<Duration> {
         let seconds = self.not_negative(number)? * unit.as_secs_f64();
         if seconds <= longest.as_secs_f64() {
@@ -229,8 +224,6 @@ impl<'a> Field<'a> {
         Err(self.refuse(format_args!("{number} is longer than {most}"), "write less"))
     }
 
-    /// Validates a text that is sent to another server or shown: no control characters but line breaks and
-    /// tabs.
     pub(crate) fn printable(&self, text: &str) -> Checked<()> {
         match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
             None => Ok(()),

@@ -33,7 +33,6 @@ fn is_plain_number(text: &str) -> bool {
         && text.parse().is_ok_and(|number: f64| number.is_finite() && (number != 0.0 || is_zero))
 }
 
-/// Splits a text at the first of two characters.
 fn split(text: &str, at: [char; 2]) -> (&str, Option<&str>) {
     text.split_once(at).map_or((text, None), |(before, after)| (before, Some(after)))
 }

@@ -1,5 +1,5 @@
-//! More tenants than there is room for: no request is lost or counted twice, whichever tenants share a key,
-//! and the most frequent tenants have keys of their own.
+//! More tenants than there is room for: no request is lost or counted twice, regardless of which
+//! tenants share a key, and the most frequent tenants have their own keys.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,19 @@ use super::*;
 use plimsoll_core::names::KeyId;
 use plimsoll_core::report::{Books, Counts};
 
-/// A zone with room for few tenants, its clients, and a controller that merges reports and confirms them on
-/// demand.
 struct Crowded {
     zone: Zone,
     clients: Vec<Client>,
     books: Books,
     now: u64,
     seq: u64,
-    /// Requests counted by the controller, by key.
     counted: BTreeMap<Key, u64>,
-    /// The sum of all of them.
     sum: Counts,
     /// Requests that were not counted because a stream ended before the controller acknowledged the first
     /// counts of a key with a reused id: it might remember an earlier key of that name.
     unconfirmed: u64,
     reconnects: u32,
     ids: Vec<Key>,
-    /// The latest roll-up that the controller has received.
     received: u64,
 }
 
@@ -60,7 +55,6 @@ impl Crowded {
         self.clients[client].counts(name).offered += requests;
     }
 
-    /// Requests that exact quotas refuse: some by the store, and some from memory, before they are offered.
     fn exhaust(&mut self, client: usize, name: &str, requests: u64) {
         let counts = self.clients[client].counts(name);
         counts.offered += requests;
@@ -69,7 +63,6 @@ impl Crowded {
         counts.quota_repeated += 2 * requests;
     }
 
-    /// Advances by a tenth of a second, in which every client reports.
     fn pass(&mut self) {
         self.now += 100;
         let now = at(self.now);
@@ -79,7 +72,6 @@ impl Crowded {
         self.zone.on_tick(now);
     }
 
-    /// Sends a roll-up to the controller.
     fn roll_up(&mut self) {
         let report = self.zone.report(at(self.now));
         self.received = report.seq;
@@ -98,7 +90,6 @@ impl Crowded {
         }
     }
 
-    /// Confirms everything that the controller has received.
     fn confirm(&mut self) {
         self.seq += 1;
         let message = Script::nothing().message(self.seq, self.received);
@@ -158,7 +149,6 @@ enum Step {
     RollUp,
     Confirm,
     Reconnect,
-    /// A client reconnects on a new stream.
     Return(usize),
 }
 

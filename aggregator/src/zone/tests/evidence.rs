@@ -13,7 +13,6 @@ fn observed(name: &str, offered: u64) -> Evidence {
     evidence
 }
 
-/// The requests of each bucket in the evidence of the next roll-up.
 fn reported(zone: &mut Zone, now: MonoTime) -> Vec<(String, u64)> {
     let report = zone.report(now);
     report.evidence.iter().map(|(stand, outcomes)| (stand.bucket.to_string(), outcomes.offered)).collect()
@@ -98,7 +97,6 @@ fn evidence_of_buckets_and_modes_that_the_child_does_not_have_is_left_out_and_co
     assert_eq!(zone.upstream.evidence.left_out() - before, 2 + 4 + 8);
 }
 
-/// The directive of the scripted bucket.
 fn scene_directive(zone: &Zone) -> BucketDirective {
     zone.board.since(&bucket(), 0).unwrap()
 }

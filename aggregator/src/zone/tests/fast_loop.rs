@@ -33,7 +33,7 @@ fn controllers_ratio_is_passed_on_where_requests_are_few() {
         .with("acme", |values| values.ratio = Some(ratio_of(0.25)));
     let mut scene = Scene::new(script, vec![Client::new(1).offering("acme", 40.0)]);
     scene.run(5.0);
-    // 12 requests in the window are too few for a ratio of their own.
+    // 12 requests in the window are too few for their own ratio.
     assert!((scene.clients[0].ratio("acme") - 0.25).abs() < 1e-6);
     scene.clients[0].offers("acme", 80.0);
     scene.run(1.0);

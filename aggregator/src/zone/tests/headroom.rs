@@ -5,7 +5,6 @@ use plimsoll_core::directive::{Headroom, PoolDepth, ZonePool};
 use super::tree::Tree;
 use super::*;
 
-/// Two tenants with a cap of 100 requests/s each, and headroom.
 fn script(headroom: Headroom) -> Script {
     let mut script = Script::rates(&[("acme", 100.0), ("free", 100.0), ("default", 0.0)]).holding(1_000.0);
     script.terms.headroom = Some(headroom);

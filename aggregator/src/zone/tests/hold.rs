@@ -3,12 +3,12 @@
 use super::*;
 use plimsoll_core::directive::{KeyDirective, Values};
 
-/// The rate that passes when a tenant offers `rps`.
 fn passing(scene: &Scene, name: &str, rps: f64) -> f64 {
     rps * (1.0 - scene.clients[0].ratio(name))
 }
 
-/// A zone whose controller sent these rates, with their sum as the hold, and then fell silent.
+/// A zone with a controller that sent these rates, with their sum as the hold, and then fell
+/// silent.
 fn silent(script: Script, client: Client) -> Scene {
     let mut scene = Scene::new(script, vec![client]);
     scene.run(5.0);

@@ -5,8 +5,6 @@ use plimsoll_core::decision::Mode;
 use plimsoll_core::kill::{Kill, KillGeneration, KillOrder, OrderId, Scope};
 use plimsoll_core::report::ReportedMode;
 
-/// The directives of a controller that holds this generation of the fleet and has covered so many reports.
-/// They enforce, as decided with knowledge of generation `known`.
 fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> Directives {
     let mut message = Script { epoch, ..Script::ratio(7) }.message(seq, covered);
     message.kill = KillGeneration(generation);
@@ -17,20 +15,17 @@ fn enforces(epoch: u64, seq: u64, generation: u64, known: u64, covered: u64) -> 
     message
 }
 
-/// The scopes and generations of the orders in a report, by the process where they were given.
 fn orders(report: &Report) -> Vec<(Scope, u128, u64)> {
     let orders = report.orders.iter();
     orders.map(|(id, order)| (id.scope.clone(), id.given_at.0, order.generation.0)).collect()
 }
 
-/// The mode that a client was sent last, and the generation.
 fn sent_to(zone: &mut Zone, client: &mut Client, now: MonoTime) -> (Mode, u64) {
     client.receive(zone, now);
     let mode = client.board.get(&bucket()).unwrap().terms().mode;
     (mode, zone.kills().fleet().0)
 }
 
-/// A zone whose controller enforces, with one client.
 fn enforcing() -> (Zone, Client) {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 0, 0, 0)).unwrap();
@@ -128,7 +123,8 @@ fn unapplied_modes_of_clients_are_rolled_up() {
         zone.on_report(at(100), client.stream, report).unwrap();
     };
     assert_eq!(reported(&mut zone, 50), []);
-    // A client counts once, whatever it claims, and names no bucket that it is not subscribed to.
+    // A client counts once, regardless of its claim, and names no bucket that it is not subscribed
+    // to.
     tell(&mut zone, &mut client, bucket().as_str(), 7);
     tell(&mut zone, &mut client, "invented", 1);
     assert_eq!(reported(&mut zone, 110), [(None, 1)]);

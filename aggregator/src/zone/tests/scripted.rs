@@ -35,7 +35,6 @@ pub(super) fn aggregator(instance: u128) -> Zone {
     zone
 }
 
-/// A zone whose controller has answered and remembers no children.
 pub(super) fn answered() -> Zone {
     let mut zone = zone();
     zone.report(at(0));
@@ -43,7 +42,6 @@ pub(super) fn answered() -> Zone {
     zone
 }
 
-/// A client that counts requests of several tenants.
 pub(super) struct Client {
     pub(super) stream: StreamId,
     identity: Identity,
@@ -51,7 +49,6 @@ pub(super) struct Client {
     parent: InstanceId,
     pub(super) epoch: Option<Epoch>,
     greeted: bool,
-    /// Offered requests/s by tenant.
     rps: BTreeMap<Tenant, f64>,
     pub(super) counts: BTreeMap<Tenant, Counts>,
     /// In the order of first counts, which is the order of ids.
@@ -80,7 +77,6 @@ impl Client {
         }
     }
 
-    /// Makes it a client of another aggregator.
     pub(super) fn of(mut self, parent: InstanceId) -> Self {
         self.parent = parent;
         self.outbox.on_answer(parent);
@@ -178,7 +174,6 @@ pub(super) fn ratio_of(share: f64) -> DropRatio {
     DropRatio::new((share * f64::from(DropRatio::ONE)) as u32).unwrap()
 }
 
-/// The directive of a scripted controller for the bucket.
 #[derive(Clone)]
 pub(super) struct Script {
     pub(super) epoch: u64,
@@ -187,7 +182,6 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// A limit of 1,000 requests/s in one zone, with these values.
     pub(super) fn of(keys: &[(&str, Values)]) -> Self {
         let terms = Terms {
             named: true,
@@ -200,7 +194,6 @@ impl Script {
         Self { epoch: 1, terms, keys: keys.collect() }
     }
 
-    /// One ratio for all tenants, in units.
     pub(super) fn ratio(units: u32) -> Self {
         let values = Values { ratio: Some(DropRatio::new(units).unwrap()), ..Values::default() };
         Self::of(&[("acme", values), ("default", values)])
@@ -229,7 +222,6 @@ impl Script {
         self
     }
 
-    /// Changes the values of one tenant.
     pub(super) fn with(mut self, name: &str, change: impl Fn(&mut Values)) -> Self {
         let key = self.keys.iter_mut().find(|key| key.tenant.as_str() == name).unwrap();
         change(&mut key.values);
@@ -268,7 +260,6 @@ pub(super) fn entitled(weight: f64) -> Entitlement {
     Entitlement { weight: Weight::new(weight).unwrap(), floor: Rate::ZERO, tenant_limit: None }
 }
 
-/// A zone with its clients, and a controller while there is one.
 pub(super) struct Scene {
     pub(super) zone: Zone,
     pub(super) clients: Vec<Client>,
@@ -276,7 +267,7 @@ pub(super) struct Scene {
     pub(super) controller: Option<Script>,
     seq: u64,
     pub(super) now: u64,
-    /// Milliseconds by which every other tick is early.
+    /// Lead of every other tick in milliseconds.
     pub(super) early: u64,
 }
 
@@ -289,7 +280,6 @@ impl Scene {
         at(self.now)
     }
 
-    /// Opens a new stream to the controller.
     pub(super) fn reconnect(&mut self, script: Script) {
         self.zone.on_open(self.now());
         self.seq = 0;

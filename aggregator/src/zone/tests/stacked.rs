@@ -16,7 +16,6 @@ fn greeting(instance: u128, ids: &[u128]) -> Report {
     Report { seq: 1, identity, path: path(ids), ..Report::default() }
 }
 
-/// A limit of 900 requests/s and a hold of the same size.
 fn script() -> Script {
     Script::rates(&[("acme", 900.0), ("default", 0.0)])
 }

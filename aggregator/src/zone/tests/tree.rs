@@ -6,21 +6,18 @@ use plimsoll_core::directive::Values;
 
 const STEP: u64 = 100;
 
-/// A child aggregator with its clients.
 pub(super) struct Lower {
     pub(super) zone: Zone,
     pub(super) stream: StreamId,
     pub(super) clients: Vec<Client>,
-    /// True while it is disconnected from its parent.
     pub(super) cut: bool,
     next_report: u64,
 }
 
-/// One aggregator with child aggregators, clients of its own, and a controller while there is one.
+/// One aggregator with child aggregators, its own clients, and a controller while there is one.
 pub(super) struct Tree {
     pub(super) upper: Zone,
     pub(super) lowers: Vec<Lower>,
-    /// Clients of the upper aggregator.
     pub(super) clients: Vec<Client>,
     pub(super) controller: Option<Script>,
     pub(super) now: u64,
@@ -29,8 +26,6 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// A tree with one lower aggregator for each client of `below`, with the instance ids 1001, 1002 and so
-    /// on.
     pub(super) fn new(script: Script, below: Vec<Client>, clients: Vec<Client>) -> Self {
         let mut tree = Self {
             upper: zone(),
@@ -60,7 +55,6 @@ impl Tree {
         StreamId(self.streams)
     }
 
-    /// Connects a lower aggregator on a new stream.
     pub(super) fn connect(&mut self, lower: usize) {
         let (stream, now) = (self.next_stream(), self.now());
         let lower = &mut self.lowers[lower];
@@ -68,7 +62,6 @@ impl Tree {
         lower.zone.on_open(now);
     }
 
-    /// Ends the stream of a lower aggregator.
     pub(super) fn disconnect(&mut self, lower: usize) {
         let now = self.now();
         self.upper.on_close(now, self.lowers[lower].stream);

@@ -15,7 +15,6 @@ use crate::brain::Brain;
 use crate::tasks::events::{Counts, Events};
 use buckets::{of_aggregators, of_buckets, of_limits};
 
-/// What the metrics of a controller are read from, at one moment.
 struct Source<'a> {
     brain: &'a Brain,
     status: Status,
@@ -24,7 +23,6 @@ struct Source<'a> {
     now: MonoTime,
 }
 
-/// Returns the metrics at this moment.
 pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> Vec<Family> {
     let own = commands.brain.with(|brain, now| {
         let status = Status::of(brain, now);
@@ -44,7 +42,6 @@ pub(crate) fn page(commands: &Commands, events: &Events, security: &Opened) -> V
     .concat()
 }
 
-/// Returns the descriptions of all metrics.
 pub(crate) fn described() -> Vec<About> {
     [
         metrics::described(&table()),

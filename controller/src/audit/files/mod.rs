@@ -1,5 +1,5 @@
-//! The files of a log, to be read: `audit.log.1`, `audit.log.2`, .., `audit.log`, whose lines follow each other,
-//! and `audit.head`, which names the last line.
+//! The files of a log, to be read: `audit.log.1`, `audit.log.2`, .., `audit.log` with consecutive
+//! lines, and `audit.head`, which names the last line.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -17,16 +17,14 @@ mod tests;
 
 /// The file with the latest lines, in the state directory.
 pub const LOG: &str = "audit.log";
-/// The file with the head.
 pub(super) const HEAD: &str = "audit.head";
-/// The largest head that is read.
 const HEAD_BYTES_MAX: usize = 4 << 10;
-/// The size of a block that is read.
 const BLOCK_BYTES: usize = 64 << 10;
 /// The number of attempts to open files that are being rotated.
 const ATTEMPTS_MAX: usize = 3;
 
-/// A log that is open for reading. Files that are rotated or removed in the meantime are read all the same.
+/// A log that is open for reading. Files that are rotated or removed in the meantime are read
+/// anyway.
 #[derive(Debug)]
 pub struct Snapshot {
     head: Result<Option<Head>, Fault>,
@@ -35,7 +33,6 @@ pub struct Snapshot {
     parts: Vec<Part>,
 }
 
-/// A file of a log, or its last lines.
 #[derive(Debug)]
 struct Part {
     name: String,
@@ -47,8 +44,8 @@ struct Part {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Opens a log: the path of a state directory or of the file `audit.log` stands for all its files. Any other
-    /// file is read alone, such as one of an archive.
+    /// Opens a log: the path of a state directory or of the file `audit.log` stands for all its
+    /// files. Any other file is read without the rest, such as a file of an archive.
     ///
     /// # Errors
     /// When there is no log, or one of its files cannot be opened.
@@ -96,7 +93,7 @@ impl Snapshot {
         Ok(Self { head, is_whole: true, parts })
     }
 
-    /// The head, if there is one that can be read.
+    /// The head, if it can be read.
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref().ok()?.as_ref()
     }
@@ -113,8 +110,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Calls `take` with the name of the file and each line with its line feed. A line that is too long comes in
-    /// pieces.
+    /// Calls `take` with the name of the file and each line with its line feed. A line that is too
+    /// long arrives in pieces.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -185,7 +182,6 @@ impl Part {
         Ok((&self.file).take(self.to.saturating_sub(self.from)))
     }
 
-    /// Returns the start of the last lines, and subtracts them from `left`.
     fn start_of_last(&mut self, left: &mut u64) -> io::Result<u64> {
         let (mut starts, mut at) = (VecDeque::new(), self.from);
         let most = usize::try_from(*left).unwrap_or(usize::MAX);
@@ -201,7 +197,6 @@ impl Part {
     }
 }
 
-/// Calls `take` with each line of a file.
 pub(super) fn each_line(file: impl Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(BLOCK_BYTES, file);
     let mut line = Vec::new();
@@ -214,7 +209,6 @@ pub(super) fn each_line(file: impl Read, mut take: impl FnMut(&[u8])) -> io::Res
     }
 }
 
-/// Returns the rotated files of a log by their numbers: a higher one is later.
 pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(directory_of(log))? {
@@ -227,7 +221,6 @@ pub(super) fn rotated(log: &Path) -> io::Result<BTreeMap<u32, PathBuf>> {
     Ok(files)
 }
 
-/// Reads a head; `None` if there is no file.
 pub(super) fn read_head(path: &Path) -> io::Result<Option<Head>> {
     match regular_file::read(path, HEAD_BYTES_MAX) {
         Ok(bytes) => {

@@ -40,7 +40,7 @@ fn last(path: &Path, count: u64) -> (usize, usize) {
 
 #[test]
 fn files_are_verified_together_in_the_order_of_their_numbers() {
-    // The tenth comes after the second.
+    // The tenth arrives after the second.
     let directory = log(&[2, 1, 3, 1, 1, 1, 1, 1, 1, 1, 4]);
     let verified = verify(directory.path()).unwrap();
     assert_eq!((verified.lines, verified.last.seq), (17, 17));

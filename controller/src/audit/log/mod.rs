@@ -21,14 +21,13 @@ mod tests;
 
 /// Maximum time that a command waits for its line. A disk that takes longer counts as failing.
 const LINE_MAX: Duration = Duration::from_secs(2);
-/// The delay between a failed write and the next one, unless a command comes first.
+/// The delay between a failed write and the next one, unless a command arrives first.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum number of lines that are kept while the disk fails. The latest ones beyond it are counted only.
 const KEPT_MAX: usize = 1_000;
 /// The outcome of a change that was recorded and then refused.
 const NOT_MADE: &str = "not carried out";
 
-/// The audit log. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditLog {
     inner: Arc<Inner>,
@@ -40,32 +39,26 @@ struct Inner {
     /// Locked during a write, so that lines keep their order.
     writer: Mutex<Writer>,
     state: Mutex<State>,
-    /// Wakes the task that writes.
     wake: Notify,
-    /// Notified whenever lines were written or the disk began to fail.
     changes: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Lines of changes that are made already.
     kept: VecDeque<Record>,
-    /// The lines that were kept so far, and those of them that no longer wait.
+    /// The lines that were kept so far, and the number of them that have been settled.
     noted: u64,
     settled: u64,
     failure: Option<Failure>,
-    /// True while a write takes longer than [`LINE_MAX`].
     hangs: bool,
     written: u64,
 }
 
-/// A disk that fails.
 #[derive(Clone, Debug)]
 struct Failure {
     reason: String,
-    /// The time of the first failure in a row.
     since_s: i64,
-    /// Lines that are never written: those of refused commands, and those without room.
+    /// Lines that are never written: refused commands, and lines without room.
     unwritten: u64,
 }
 
@@ -105,7 +98,6 @@ impl AuditLog {
         log
     }
 
-    /// The directory of the log.
     pub(crate) fn directory(&self) -> &Path {
         &self.inner.directory
     }
@@ -179,7 +171,6 @@ impl AuditLog {
         self.wait_until(|state| state.settled >= number || state.failure.is_some()).await;
     }
 
-    /// Waits until the disk works.
     pub(crate) async fn writable(&self) {
         self.wait_until(|state| state.failure.is_none()).await;
     }
@@ -193,17 +184,14 @@ impl AuditLog {
         }
     }
 
-    /// Returns why the log cannot be written, if it cannot.
     pub(crate) fn failure(&self) -> Option<NotLogged> {
         self.state().failure.as_ref().map(|failure| NotLogged(failure.reason.clone()))
     }
 
-    /// Returns the number of lines written since the start.
     pub(crate) fn written(&self) -> u64 {
         self.state().written
     }
 
-    /// Writes what is noted, until `stop` is cancelled.
     pub(crate) async fn run(self, stop: CancellationToken) {
         loop {
             let is_failing = self.failure().is_some();
@@ -290,7 +278,6 @@ impl AuditLog {
         self.inner.changes.send_replace(());
     }
 
-    /// Records that the change of a line was not made.
     fn deny(&self, line: &Record, seq: u64, why: &str) {
         self.note_record(line.continued(unix_s(), seq, NOT_MADE, why.to_owned()));
     }
@@ -317,7 +304,8 @@ impl State {
         }
     }
 
-    /// Notes lines that are in the log: one that has `said` how many are missing, the kept ones, and all.
+    /// Notes lines that are in the log: a line that has `said` how many are missing, the kept ones,
+    /// and all.
     fn settle(&mut self, said: Option<u64>, kept: u64, lines: usize) {
         self.settled += kept;
         self.written += lines as u64;
@@ -326,7 +314,6 @@ impl State {
         }
     }
 
-    /// Counts a line that is never written.
     fn count_unwritten(&mut self) {
         if let Some(failure) = &mut self.failure {
             failure.unwritten += 1;
@@ -335,7 +322,6 @@ impl State {
 }
 
 impl Failure {
-    /// The first line after the failure, which says how many are missing.
     fn resumed(&self) -> Record {
         let entry = Entry {
             what: "audit log resumed".to_owned(),
@@ -350,12 +336,10 @@ impl Failure {
 // === impl Logged ===
 
 impl Logged {
-    /// Records that the change was not made after all.
     pub(crate) fn refused(self, why: impl ToString) {
         self.log.deny(&self.record, self.seq, &why.to_string());
     }
 
-    /// Records what became of the change.
     pub(crate) fn continued(self, after: &str, why: String) {
         self.log.note_record(self.record.continued(unix_s(), self.seq, after, why));
     }

@@ -83,7 +83,7 @@ async fn command_does_not_wait_for_a_disk_that_hangs() {
     };
     let (refused, ()) = tokio::join!(log.record(gate(), entry("promote")), passes);
     assert_eq!(refused.unwrap_err(), NotLogged("no answer from the disk within 2 s".to_owned()));
-    // No further command waits, or takes room.
+    // The next commands do not wait, and take no room.
     for _ in 0..2 * KEPT_MAX {
         assert!(log.record(gate(), entry("apply")).await.is_err());
     }

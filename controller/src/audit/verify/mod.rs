@@ -14,7 +14,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// The line is not the one that was written.
+    /// The line differs from the written line.
     Edited,
     /// Lines are missing before this one.
     Removed,
@@ -24,7 +24,7 @@ pub enum Kind {
     Truncated,
 }
 
-/// The first place at which a log is not as it was written.
+/// The first place where a log differs from what was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The manipulation.
@@ -67,7 +67,6 @@ pub struct Verifier {
     missing: Range<u64>,
 }
 
-/// A line of a file.
 #[derive(Clone, Debug, Default)]
 struct Place {
     file: String,
@@ -103,7 +102,7 @@ impl Verifier {
         Self { head, ..Self::default() }
     }
 
-    /// Begins a file. Its lines follow those of the file before.
+    /// Begins a file. Its lines follow the lines of the file before.
     pub fn file(&mut self, name: &str) {
         if self.torn_bytes > 0 {
             self.fault_here(Kind::Truncated, "the last line of the file has no end".to_owned());
@@ -123,7 +122,7 @@ impl Verifier {
         };
         let parsed = Line::parse(bytes);
         if let Some(fault) = &mut self.fault {
-            // The lines after a gap tell a line that moved from one that is gone.
+            // The lines after a gap show if a line moved or is lost.
             if let Some(line) = parsed.filter(|line| self.missing.contains(&line.seq)) {
                 fault.kind = Kind::Reordered;
                 fault.why = format!("line {} is at another place", line.seq);
@@ -137,12 +136,12 @@ impl Verifier {
         }
     }
 
-    /// Takes a line that matches its own hash.
     fn next(&mut self, line: Line) {
         let Line { seq, prev, hash, .. } = line;
         let expected = match &self.last {
             Some((last, ..)) => Some(last + 1),
-            // Lines before the first one that is kept may be there still, and may have come back from an archive.
+            // Older lines than the first kept line may still exist, or may have been restored from
+            // an archive.
             None => self.head.as_ref().map(|head| head.first.min(seq)),
         };
         let expected = expected.unwrap_or(seq);

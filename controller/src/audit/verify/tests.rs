@@ -5,11 +5,9 @@ use proptest::prelude::*;
 use super::super::line::{Actor, Entry, Record};
 use super::*;
 
-/// A log of two files, and its head.
 #[derive(Clone, Debug)]
 struct Log {
     lines: Vec<String>,
-    /// The number of lines of the rotated file.
     rotated: usize,
     head: Option<Head>,
 }
@@ -40,7 +38,6 @@ impl Log {
         verify(&[("audit.log.1", rotated.concat()), ("audit.log", present.concat())], self.head.clone())
     }
 
-    /// Returns the kind of the first fault with its file and line.
     fn fault(&self) -> (Kind, String, u64) {
         let Fault { kind, file, line, .. } = self.verify().unwrap_err();
         (kind, file, line)
@@ -115,7 +112,7 @@ fn lines_after_the_head_and_a_torn_one_are_no_manipulation() {
     log.lines[5].truncate(30);
     let verified = log.verify().unwrap();
     assert_eq!((verified.lines, verified.after_head, verified.torn_bytes), (5, 1, 30));
-    // They are part of the chain all the same.
+    // They are part of the chain anyway.
     log.lines[4] = log.lines[4].replace("change", "chance");
     assert_eq!(log.fault(), (Kind::Edited, "audit.log".to_owned(), 2));
 }

@@ -1,5 +1,5 @@
-//! Appends lines to the log: a batch is written and synced, and then the head is replaced. The log is never
-//! behind its head, so that a crash at any point is told from a truncation.
+//! Appends lines to the log: a batch is written and synced, and then the head is replaced. The log
+//! is never behind its head, so that a crash at any point differs from a truncation.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -15,12 +15,10 @@ use super::verify::{Verified, Verifier};
 #[cfg(test)]
 mod tests;
 
-/// The size at which the log is rotated.
 const ROTATE_BYTES: u64 = 64 << 20;
 /// The most rotated files; the oldest one is removed.
 const ROTATED_MAX: usize = 16;
 
-/// Why lines could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be written: {source}", file.display())]
 pub(super) struct AppendError {
@@ -30,7 +28,6 @@ pub(super) struct AppendError {
     source: io::Error,
 }
 
-/// The writer of a log.
 #[derive(Debug)]
 pub(super) struct Writer {
     log: PathBuf,
@@ -38,15 +35,12 @@ pub(super) struct Writer {
     rotated_max: usize,
     /// The end of the log; `None` until it was read.
     end: Option<End>,
-    /// Entries about the log itself, for the next batch.
     own: Vec<Record>,
 }
 
-/// The end of a log.
 #[derive(Clone, Debug)]
 struct End {
     head: Head,
-    /// The length of the file.
     bytes: u64,
 }
 
@@ -186,7 +180,6 @@ impl Writer {
         self.note("audit log repaired", found, "a crash while the log was written", unix_s);
     }
 
-    /// Renames the log, and removes the oldest file if there are too many.
     fn rotate(&mut self, mut end: End, unix_s: i64) -> io::Result<End> {
         let mut files = rotated(&self.log)?;
         let number = files.last_key_value().map_or(1, |(number, _)| number.saturating_add(1));
@@ -220,7 +213,6 @@ impl Writer {
     }
 }
 
-/// Returns the number of the first line of a file.
 fn first_seq(path: &Path) -> io::Result<u64> {
     let mut line = Vec::new();
     BufReader::new(regular_file::open(path)?).take(LINE_BYTES_MAX as u64).read_until(b'\n', &mut line)?;

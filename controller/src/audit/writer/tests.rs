@@ -13,7 +13,6 @@ fn record(what: &str) -> Record {
     Record::new(0, Actor::controller("gate", ""), entry)
 }
 
-/// A log of three lines, without a writer.
 fn three() -> TempDir {
     let directory = tempdir().unwrap();
     let mut writer = Writer::new(directory.path());
@@ -26,7 +25,6 @@ fn verify(directory: &TempDir) -> Result<Verified, Fault> {
     Snapshot::open(directory.path()).unwrap().verify().unwrap()
 }
 
-/// The kinds of changes in the log, and their outcomes.
 fn lines(directory: &TempDir) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     let mut snapshot = Snapshot::open(directory.path()).unwrap();
@@ -39,7 +37,6 @@ fn lines(directory: &TempDir) -> Vec<(String, String)> {
     lines
 }
 
-/// Starts another writer, as after a restart, and appends a line.
 fn restart(directory: &TempDir) {
     Writer::new(directory.path()).append(&[record("d")], 0).unwrap();
 }
@@ -165,7 +162,7 @@ fn part_of_a_line_that_a_failed_write_left_is_removed() {
     let mut writer = Writer::new(directory.path());
     writer.append(&[], 0).unwrap();
     let log = directory.path().join(LOG);
-    // As after a write that failed half-way, and whose rest could not be cut off.
+    // As after a write that failed half-way and could not be cut off.
     fs::OpenOptions::new().append(true).open(&log).unwrap().write_all(b"{\"seq\":4,").unwrap();
     writer.end = None;
     assert_eq!(writer.append(&[record("d")], 0).unwrap(), 5);

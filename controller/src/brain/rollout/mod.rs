@@ -20,9 +20,10 @@ use crate::rollout::{EVIDENCE_SPAN_MAX, Promotion, Ready, RolloutError, Rollouts
 use crate::state::Change;
 
 impl Brain {
-    /// Records the evidence of a report that was entered. Left out and counted is evidence that may be of an earlier stage, evidence of more
-    /// requests than there can have been, that of other buckets and modes than those sent to the aggregator, and
-    /// that of buckets whose limit is unknown: nothing could be refused there.
+    /// Records the evidence of a report that was entered. Some evidence is left out and counted:
+    /// evidence that may be of an earlier stage, of more requests than there can have been, of
+    /// other buckets and modes than the aggregator was sent, and of buckets with an unknown limit,
+    /// where nothing could be refused.
     pub(super) fn record_evidence(
         &mut self,
         stream: StreamId,
@@ -49,7 +50,6 @@ impl Brain {
         }
     }
 
-    /// Records what was weighed since the last tick.
     fn record_weighed(&mut self) {
         for (cohort, outcomes) in self.rollouts.weighing.take().iter() {
             let entry = self.buckets.states.get(&cohort.bucket).and_then(|bucket| bucket.entry.as_deref());
@@ -68,7 +68,8 @@ impl Brain {
         let stale = self.stalest();
         let (policy, tick) = (&self.policies.in_force, self.parameters.tick);
         let outcome = self.rollouts.on_tick(&mut self.durable, policy, now, tick, stale.as_ref());
-        // A stale aggregator has ended the canaries by now; one that is not expected back is forgotten.
+        // A stale aggregator has ended the canaries by now; an aggregator that is not expected back
+        // is forgotten.
         let (aggregators, known) = (&self.downstream.aggregators, &self.durable.children);
         let progress = self.clock.progress.now();
         self.downstream
@@ -92,13 +93,13 @@ impl Brain {
         durable.changes != before
     }
 
-    /// Attaches the evidence of ended stages to their changes. Must follow everything that may move a stage,
-    /// and come before the policy in force is replaced.
+    /// Attaches the evidence of ended stages to their changes. Must follow everything that may move
+    /// a stage, and precede the replacement of the current policy.
     pub(super) fn close_ended_stages(&mut self) {
         self.rollouts.close_ended_stages(&mut self.durable, &self.policies.in_force, self.clock.at);
     }
 
-    /// Makes a promotion whose gate has passed. Returns false if it passes no longer.
+    /// Makes a promotion whose gate has passed. Returns false if it does not pass anymore.
     pub(crate) fn promote_ready(&mut self, ready: &Ready) -> bool {
         let has_moved = self.rollouts.promote_ready(&mut self.durable, ready);
         if has_moved {
@@ -112,7 +113,7 @@ impl Brain {
     /// Returns the change that [`promote`](Self::promote) would make now.
     ///
     /// # Errors
-    /// As those of [`promote`](Self::promote).
+    /// As for [`promote`](Self::promote).
     pub(crate) fn preview_promotion(
         &self,
         now: MonoTime,
@@ -159,7 +160,6 @@ impl Brain {
         moved.then(|| self.on_operator_move(entry)).transpose()
     }
 
-    /// Closes the stage that an operator ended, and returns the recorded change.
     fn on_operator_move(&mut self, entry: &str) -> Result<Change, RolloutError> {
         self.close_ended_stages();
         self.pending_saves.note_change(true);

@@ -13,24 +13,23 @@ use plimsoll_core::report::Report;
 use crate::aggregators::Place;
 use crate::brain::Brain;
 
-/// The time after a start without a state in which aggregators are believed: long enough for all to reconnect.
+/// Time after a start without a state when aggregators are believed: long enough for all to
+/// reconnect.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Maximum number of starts of one recovery whose directives are told from those of an earlier controller.
+/// Maximum number of starts of one recovery with directives that can be distinguished from
+/// directives of an earlier controller.
 pub(crate) const RECOVERING_MAX: usize = 64;
 
-/// The claims of aggregators after a start without a state.
 #[derive(Debug)]
 pub(crate) struct Recovery {
     until: MonoTime,
     claims: BTreeMap<Place, Claim>,
 }
 
-/// The greeting of one aggregator.
 #[derive(Debug)]
 struct Claim {
     modes: BTreeMap<Bucket, Mode>,
-    /// The buckets that were killed alone at some time.
     killed: Vec<Bucket>,
 }
 
@@ -65,7 +64,8 @@ impl Brain {
         }
     }
 
-    /// Takes the reason for which the state is not the one that the fleet knew: an operator acknowledges it.
+    /// Takes the reason why the state differs from the state that the fleet knew: an operator
+    /// acknowledges it.
     pub(crate) fn acknowledge_loss(&mut self) -> Option<String> {
         let loss = self.durable.loss.take();
         self.pending_saves.note_change(loss.is_some());
@@ -104,8 +104,8 @@ impl Brain {
         true
     }
 
-    /// The stage of each entry that aggregators show, with the reasons. Each has a vote: its lowest mode of the
-    /// buckets of the entry. A bucket that was killed alone says nothing about a pattern.
+    /// The stage of each entry that aggregators show, with the reasons. Each has a vote: its lowest
+    /// mode of the buckets of the entry. A bucket with its own kill shows nothing about a pattern.
     fn shown_stages(&self) -> Vec<(String, Mode, Vec<String>)> {
         let mut votes: BTreeMap<String, BTreeMap<&Place, Mode>> = BTreeMap::new();
         for (place, claim) in self.rollouts.recovery.iter().flat_map(|recovery| &recovery.claims) {
@@ -125,7 +125,8 @@ impl Brain {
         settled.collect()
     }
 
-    /// Holds buckets in shadow that a kill of their own left there, below patterns that stay as they are.
+    /// Holds buckets in shadow that their own kill left there, below patterns that stay as they
+    /// are.
     fn hold_killed_alone(&mut self) {
         let claims = self.rollouts.recovery.iter().flat_map(|recovery| recovery.claims.values());
         for claim in claims {

@@ -1,4 +1,5 @@
-//! Whether the fleet admits what a limit allows, with clients that refuse more than they are told.
+//! The check that the fleet admits what a limit allows, with clients that refuse more than their
+//! directives.
 
 use super::scripted::Behind;
 use super::*;

@@ -3,7 +3,6 @@
 use super::*;
 use crate::admin::status::Status;
 
-/// A fleet in steady state under an enforced limit with a candidate.
 fn with_candidate(candidate: &str) -> Fleet {
     settled(policy(&enforced_with(&format!(", candidate: {candidate}"))))
 }

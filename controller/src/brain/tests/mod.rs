@@ -37,7 +37,6 @@ fn policy(text: &str) -> Arc<Policy> {
     policy_of(text, ONE_CLASS_TENANTS)
 }
 
-/// An enforced bucket with a limit of 1,000 requests/s and the settings `more`.
 fn enforced_with(more: &str) -> String {
     format!(
         "buckets: {{ api: {{ limit: 1000, mode: enforce{more} }} }}\nrollout: {{ require_gates: false }}\n"
@@ -56,12 +55,10 @@ fn tenant(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
 
-/// Two zones, each with 2,000 requests/s of the tenant `acme`.
 fn two_zones() -> Vec<Scripted> {
     vec![Scripted::new("a", 1).offering("acme", 2000.0), Scripted::new("b", 2).offering("acme", 2000.0)]
 }
 
-/// A fleet of these two zones in steady state.
 fn settled(policy: Arc<Policy>) -> Fleet {
     let mut fleet = Fleet::new(policy, two_zones());
     fleet.run(20.0);

@@ -1,4 +1,4 @@
-//! The exchange with aggregators besides the law: epochs, kills, names, and rejected streams.
+//! The exchange with aggregators apart from the law: epochs, kills, names, and rejected streams.
 
 use std::collections::HashSet;
 
@@ -64,7 +64,6 @@ fn names_beyond_the_bound_fold_into_the_default_class() {
     );
 }
 
-/// Fills a report with everything that an accepted one would move.
 fn loaded(report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
     let order = KillOrder { generation: KillGeneration(3), age: Duration::from_secs(1), ends_held: false };

@@ -21,12 +21,10 @@ pub(super) fn save(brain: &mut Brain) {
     }
 }
 
-/// What clients do with the requests of a tenant beyond the coin.
+/// Behaviour of clients with the requests of a tenant beyond the coin.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Behind {
-    /// They serve what the coin lets through.
     Service,
-    /// They refuse everything, whatever they are told.
     Wall,
     /// The tenant has used its quota: the store refuses each request that the coin lets through.
     Store,
@@ -34,7 +32,6 @@ pub(super) enum Behind {
     Memory,
 }
 
-/// The traffic of one tenant in one zone.
 struct Traffic {
     key: Key,
     rps: f64,
@@ -45,7 +42,6 @@ struct Traffic {
     owed: f64,
 }
 
-/// An aggregator with steady traffic.
 pub(super) struct Scripted {
     pub(super) stream: StreamId,
     pub(super) identity: Identity,
@@ -53,9 +49,7 @@ pub(super) struct Scripted {
     /// The offset of its clock from the controller's.
     clock: Duration,
     pub(super) greeted: bool,
-    /// It exchanges no messages with the controller.
     pub(super) cut: bool,
-    /// Its clients drop nothing.
     pub(super) in_shadow: bool,
     /// It reports, but without counts.
     pub(super) timeless: bool,
@@ -63,7 +57,6 @@ pub(super) struct Scripted {
     controller: Option<InstanceId>,
     pub(super) board: Board,
     pub(super) kill: KillGeneration,
-    /// The demand of its unlisted names.
     pub(super) tail: Option<Tail>,
     traffic: Vec<Traffic>,
 }
@@ -101,7 +94,6 @@ impl Scripted {
         self
     }
 
-    /// Sets the rate of a tenant in requests/s.
     pub(super) fn offers(&mut self, name: &str, rps: f64) {
         let key = Key { bucket: bucket(), tenant: tenant(name) };
         match self.traffic.iter_mut().find(|traffic| traffic.key == key) {
@@ -117,7 +109,6 @@ impl Scripted {
         }
     }
 
-    /// Sets what happens to the requests of a tenant beyond the coin.
     pub(super) fn puts_behind(&mut self, name: &str, behind: Behind) {
         let of_tenant = self.traffic.iter_mut().filter(|traffic| traffic.key.tenant.as_str() == name);
         of_tenant.for_each(|traffic| traffic.behind = behind);
@@ -178,7 +169,6 @@ impl Scripted {
         report
     }
 
-    /// The modes that it was sent.
     fn directed(&self) -> impl Iterator<Item = (Bucket, ReportedMode)> {
         let mode = |terms: &Terms| ReportedMode { directed: Some(terms.mode), unapplied: 0 };
         self.board.iter().map(move |(bucket, posted)| (bucket.clone(), mode(posted.terms())))
@@ -205,7 +195,6 @@ impl Scripted {
         Some(directives)
     }
 
-    /// Opens a new stream.
     pub(super) fn reconnects(&mut self) {
         self.outbox.open();
         self.greeted = false;
@@ -238,12 +227,10 @@ impl Scripted {
     }
 }
 
-/// A brain and its aggregators.
 pub(super) struct Fleet {
     pub(super) brain: Brain,
     pub(super) zones: Vec<Scripted>,
     now: Duration,
-    /// The time of day at the start of the run.
     pub(super) unix_s: i64,
 }
 
@@ -252,7 +239,6 @@ impl Fleet {
         Self::restored(DurableState::first_start(), policy, zones)
     }
 
-    /// A brain that starts from a saved state.
     pub(super) fn restored(durable: DurableState, policy: Arc<Policy>, zones: Vec<Scripted>) -> Self {
         let mut brain = Brain::new(MonoTime::ZERO, InstanceId(9_999), durable, policy, Parameters::default());
         save(&mut brain);
@@ -264,7 +250,7 @@ impl Fleet {
         self.restarts_with(Arc::clone(self.brain.policy()));
     }
 
-    /// Replaces the controller by one that has lost its state.
+    /// Replaces the controller by a new one without its state.
     pub(super) fn loses_state(&mut self, durable: DurableState) {
         let policy = Arc::clone(self.brain.policy());
         self.brain = Brain::new(self.now(), InstanceId(7_777), durable, policy, Parameters::default());
@@ -272,7 +258,6 @@ impl Fleet {
         self.zones.iter_mut().for_each(Scripted::reconnects);
     }
 
-    /// Restarts with another policy.
     pub(super) fn restarts_with(&mut self, policy: Arc<Policy>) {
         let durable = self.brain.durable().clone();
         self.brain = Brain::new(self.now(), InstanceId(8_888), durable, policy, Parameters::default());
@@ -284,7 +269,6 @@ impl Fleet {
         MonoTime::from_elapsed(self.now)
     }
 
-    /// Runs for this many seconds.
     pub(super) fn run(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while self.now < end {
@@ -300,7 +284,6 @@ impl Fleet {
         }
     }
 
-    /// Ticks the brain, and sends its directives.
     pub(super) fn tick(&mut self) {
         let now = self.now();
         self.brain.on_tick(now, self.unix_s + self.now.as_secs() as i64);
@@ -310,7 +293,6 @@ impl Fleet {
         }
     }
 
-    /// Runs for some seconds and returns the requests/s that passed, by tenant.
     pub(super) fn passing(&mut self, seconds: f64, tenants: &[&str]) -> Vec<f64> {
         let passed = |fleet: &Self, name: &str| -> u64 {
             fleet.zones.iter().map(|zone| zone.counts(name).passed()).sum()
@@ -321,7 +303,6 @@ impl Fleet {
         tenants.iter().copied().zip(before).map(rate).collect()
     }
 
-    /// The requests saved up, or owed if negative.
     pub(super) fn balance(&self) -> f64 {
         self.brain.buckets.states[&bucket()].balance.tokens()
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::admin::status::Status;
 
-/// A fleet in steady state whose zone b was then cut off for some seconds.
+/// A fleet in steady state after zone b was cut off for some seconds.
 fn after_silence_of(seconds: f64, policy: Arc<Policy>) -> Fleet {
     let mut fleet = settled(policy);
     fleet.zones[1].cut = true;
@@ -49,7 +49,8 @@ fn share_that_is_never_released_is_freed_only_by_a_farewell() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
 }
 
-/// The clients of the silent zone are gone and passed nothing. Its first report corrects the assumption.
+/// The clients of the silent zone have left and passed nothing. Its first report corrects the
+/// assumption.
 #[test]
 fn wrong_assumption_about_a_silent_zone_is_corrected() {
     let mut fleet = settled(enforced());
@@ -79,7 +80,6 @@ fn farewell_frees_a_share_at_once() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.5, 0.005);
 }
 
-/// The expired aggregators as operators name them, with the requests/s that were released.
 fn expired(fleet: &Fleet) -> Vec<(String, f64)> {
     let expired = fleet.brain.durable().expired.iter();
     expired.map(|of| (format!("{}/{}", of.zone, of.name), of.released[&bucket()].per_second())).collect()
@@ -156,7 +156,7 @@ fn signals_follow_the_release_of_a_share() {
         // Each zone holds half of the limit.
         check_near(released_rps, released * LIMIT / 2.0, 5.0);
         shown.push(released);
-        // What is sent to the other zone is above its half as soon as anything is released.
+        // The other zone's rate is above its half as soon as anything is released.
         assert_eq!(released_rps > 0.0, fleet.presences() < 2.0);
     }
     assert!(shown[25] == 0.0 && shown[35] > 0.0 && shown.is_sorted());

@@ -61,12 +61,10 @@ fn rates_are_sent_once_every_zone_has_shown_its_traffic() {
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.01);
 }
 
-/// Zones on their holds, connected to a restarted controller.
 fn restarted() -> Fleet {
     restarted_with("")
 }
 
-/// Zones on their holds at a restarted controller, with more settings of the bucket.
 fn restarted_with(more: &str) -> Fleet {
     let tenants = "tenants: { default: {}, acme: {} }\n";
     let mut fleet = settled(policy_of(&enforced_with(more), tenants));
@@ -120,8 +118,8 @@ fn restarted_controller_reserves_the_share_of_missing_zones() {
     check_near(fleet.zones[0].hold().unwrap(), LIMIT, 5.0);
 }
 
-/// A zone whose stream breaks brings the hold that this controller gave it. Counting that hold would free the
-/// share of missing zones.
+/// A zone with a broken stream returns with the hold that this controller gave it. Counting that
+/// hold would free the share of missing zones.
 #[test]
 fn hold_given_by_this_controller_does_not_count_as_brought() {
     let mut fleet = restarted();

@@ -10,10 +10,8 @@ use plimsoll_policy::learning::{Day, DaySamples, Minute};
 use super::{CsvError, HistoryRow, rows};
 use crate::history::Samples;
 
-/// The content of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Import {
-    /// Samples by minute.
     pub(crate) minutes: BTreeMap<Minute, Samples>,
     /// Rows of the present day, which are ignored: the day is still being counted.
     pub(crate) rows_of_today: usize,
@@ -64,7 +62,6 @@ impl Import {
         Ok(())
     }
 
-    /// Returns the samples by bucket and day.
     pub(crate) fn days(&self) -> BTreeMap<(Bucket, Day), DaySamples> {
         let mut days: BTreeMap<(Bucket, Day), DaySamples> = BTreeMap::new();
         for (minute, samples) in &self.minutes {

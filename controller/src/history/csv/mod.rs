@@ -17,9 +17,7 @@ use crate::history::MinuteSamples;
 
 /// The columns of an exported history. The last one may be left out of a file that is read.
 pub const COLUMNS: [&str; 4] = ["time_utc", "bucket", "offered_rps", "clean"];
-/// The first line of an exported history.
 pub(crate) const HEADER: &str = "time_utc,bucket,offered_rps,clean";
-/// Columns that a file must have.
 const COLUMNS_MIN: usize = 3;
 
 /// One row: the traffic of one bucket in one minute.
@@ -52,7 +50,7 @@ pub struct CsvError {
 /// Reads the rows of a file, each with its line.
 ///
 /// # Errors
-/// When the first line does not name the columns. Every row may be an error of its own.
+/// When the first line does not name the columns. Every row may be its own error.
 pub fn rows(text: &str) -> Result<impl Iterator<Item = Result<(usize, HistoryRow), CsvError>>, CsvError> {
     let mut reader = ReaderBuilder::new().flexible(true).trim(Trim::All).from_reader(text.as_bytes());
     let columns = reader.headers().map_err(|error| CsvError::of(&error, text))?.clone();
@@ -77,7 +75,6 @@ pub fn rows(text: &str) -> Result<impl Iterator<Item = Result<(usize, HistoryRow
 // === impl HistoryRow ===
 
 impl HistoryRow {
-    /// Returns the row as the sample of its minute.
     pub(crate) const fn sample(&self) -> Sample {
         Sample { offered: self.offered_rps, clean: self.clean }
     }

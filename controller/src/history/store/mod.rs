@@ -27,7 +27,6 @@ use crate::state::store::put_aside;
 pub(crate) const DAYS_MAX: usize = 8;
 /// Maximum size of a file that is read: a day of the longest names takes half of it.
 const FILE_BYTES_MAX: usize = 512 << 20;
-/// Maximum number of damaged lines that are named.
 const NAMED_MAX: usize = 5;
 const FOLDER: &str = "history";
 const CLOSED: &str = "closed.json";
@@ -35,28 +34,23 @@ const ANSWERS: &str = "answers.json";
 /// A folder of the database that versions before had in this place.
 const DATABASE: &str = "keyspaces";
 
-/// The last good answer to each query, by URL and query.
 pub(crate) type SavedAnswers = Vec<((String, String), Rate)>;
 
-/// The history on disk.
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryStore {
     folder: PathBuf,
 }
 
-/// The content of the store at a start.
 #[derive(Debug, Default)]
 pub(crate) struct Restored {
     pub(crate) closed: ClosedDays,
-    /// The minutes that no summary contains, oldest first.
     pub(crate) minutes: Vec<MinuteSamples>,
     pub(crate) answers: SavedAnswers,
-    /// What could not be read, and what became of it.
+    /// Files and lines that could not be read, and their fate.
     pub(crate) losses: Vec<String>,
 }
 
 impl HistoryStore {
-    /// Returns the store in a state directory.
     pub(crate) fn new(state: &Path) -> Self {
         Self { folder: state.join(FOLDER) }
     }
@@ -146,7 +140,7 @@ impl HistoryStore {
         Ok(())
     }
 
-    /// Adds samples to the files of their days. A sample that is there already stays, unless `replace` is set.
+    /// Adds samples to the files of their days. An existing sample stays, unless `replace` is set.
     ///
     /// # Errors
     /// When a file cannot be read or written.
@@ -234,7 +228,6 @@ impl HistoryStore {
     }
 }
 
-/// Names the damaged lines of a file.
 fn name_dropped(file: &Path, lines: &[usize]) -> Option<String> {
     let first = lines.first()?;
     let named: Vec<String> = lines.iter().take(NAMED_MAX).map(ToString::to_string).collect();

@@ -12,8 +12,8 @@ use super::{GOOD, http, serving};
 use crate::prometheus::query::{client, query};
 use crate::prometheus::trusting;
 
-/// Starts a server with a certificate of its own for `localhost`. Returns its URL and the store that trusts
-/// it.
+/// Starts a server with its own certificate for `localhost`. Returns its URL and the store that
+/// trusts it.
 async fn serving_tls() -> (String, RootCertStore) {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(own.signing_key.serialize_der()));

@@ -7,11 +7,11 @@ use plimsoll_core::names::Text;
 use plimsoll_core::quantity::MonoTime;
 use serde::{Deserialize, Serialize};
 
-/// The step in seconds in which the rest of a time to live is saved.
+/// The step in seconds of a saved rest of a time to live.
 const LEFT_STEP_S: u64 = 30;
 
-/// An operator's command to kill, or a kill that an aggregator reported, whose operator and reason are
-/// unknown.
+/// An operator's command to kill, or a kill that an aggregator reported; the latter's operator and
+/// reason are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     /// The reason; absent if an aggregator reported the kill.
@@ -23,14 +23,14 @@ pub struct Command {
     /// The end in seconds since 1970, as expected when it was ordered; absent if the kill lasts until a command
     /// ends it.
     pub until_s: Option<i64>,
-    /// The rest of the time to live in seconds, rounded up, that a restart does not exceed: a time of day that
-    /// goes back lengthens no kill.
+    /// The rest of the time to live in seconds, rounded up, that a restart does not exceed: a time
+    /// of day that jumps back lengthens no kill.
     pub left_s: Option<u64>,
     /// The end by the clock of this process, from the first tick on.
     #[serde(skip)]
     pub ends_at: Option<MonoTime>,
-    /// The aggregator processes with an order in force, by their ids in hex. A reported kill ends with the
-    /// last of them, and they outlast the time to live of an operator's command.
+    /// The aggregator processes with an active order, by their ids in hex. A reported kill ends
+    /// with the last of them, and they outlast the time to live of an operator's command.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub given_at: BTreeSet<String>,
 }
@@ -48,7 +48,6 @@ pub struct End {
     pub(super) was_killed: bool,
 }
 
-/// The present time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// By the clock of this process.
@@ -58,12 +57,10 @@ pub(crate) struct Now {
 }
 
 impl Command {
-    /// Creates the command for a kill that an aggregator reported.
     pub(crate) fn learned(since_s: Option<i64>) -> Self {
         Self { since_s, ..Self::default() }
     }
 
-    /// The cause of the kill as text.
     pub(crate) fn why(&self) -> String {
         self.reason.as_ref().map_or_else(|| "reported by an aggregator".to_owned(), ToString::to_string)
     }
@@ -89,15 +86,14 @@ impl Command {
         self.left_s == Some(0)
     }
 
-    /// Returns true if an aggregator reported the kill.
     pub(super) const fn is_learned(&self) -> bool {
         self.reason.is_none()
     }
 }
 
 impl End {
-    /// Returns true if an order of this age was given before the end. In doubt it was not: a kill that comes
-    /// back can be ended again.
+    /// Returns true if an order of this age was given before the end. In doubt it was not: a kill
+    /// that returns can be ended again.
     pub(super) fn is_after(&self, age: Duration, now: Now) -> bool {
         let passed = match (self.at, self.at_s, now.unix_s) {
             (Some(at), ..) => Some(now.at.since(at)),

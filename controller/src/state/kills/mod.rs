@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cause, DurableState};
 
-/// The kill switch of one bucket that was killed alone, or for which a kill was ended.
+/// The kill switch of one bucket with its own kill, or with an ended one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BucketSwitch {
     /// The generation; odd means killed.
@@ -33,16 +33,13 @@ pub struct BucketSwitch {
     pub learned: bool,
 }
 
-/// The origin of a change of a kill switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// A command, the policy, or the time.
     Here,
-    /// An aggregator.
     Aggregator,
 }
 
-/// The stage of a bucket's entry when it was last read, by which a promotion is noticed.
+/// The stage of a bucket's entry when it was last read, to notice a promotion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The policy entry that covers the bucket; absent if none matches.
@@ -73,7 +70,6 @@ impl DurableState {
         Kill { fleet: self.kill, bucket: self.generation(&Scope::Bucket(bucket.clone())) }
     }
 
-    /// Returns the mode in force for a bucket with its entry at `stage`.
     pub(crate) fn mode_of(&self, bucket: &Bucket, stage: Mode) -> Mode {
         let is_held = self.bucket_kills.get(bucket).is_some_and(|of| of.held.is_some());
         let kill = self.kill_of(bucket);
@@ -126,7 +122,6 @@ impl DurableState {
         self.command(scope).is_some() && self.set(scope, None, policy).unwrap_or(false)
     }
 
-    /// The command in force for a scope.
     pub(crate) fn command(&self, scope: &Scope) -> Option<&Command> {
         match scope {
             Scope::Fleet => self.killed_by_command.as_ref(),
@@ -144,8 +139,8 @@ impl DurableState {
         is_due
     }
 
-    /// Ends the commands whose time to live is over, but no orders given at aggregators. Returns true if there is
-    /// one. `unix_s` is the time of day.
+    /// Ends the commands with an expired time to live, but no orders given at aggregators. Returns
+    /// true if there is one. `unix_s` is the time of day.
     pub(crate) fn on_time(&mut self, unix_s: i64, policy: &Policy) -> bool {
         let scopes = self.bucket_kills.keys().cloned().map(Scope::Bucket).chain([Scope::Fleet]);
         let is_expired = |scope: &Scope| self.command(scope).is_some_and(Command::is_expired);
@@ -158,8 +153,8 @@ impl DurableState {
         changed
     }
 
-    /// Releases the buckets whose entries were promoted from the shadow that followed a kill. Returns true if
-    /// anything changed. Linear in the buckets ever killed alone.
+    /// Releases the buckets with entries that were promoted from the shadow that followed a kill.
+    /// Returns true if anything changed. Linear in the buckets that ever had their own kill.
     pub(crate) fn settle_held(&mut self, policy: &Policy) -> bool {
         let fleet = self.kill;
         let mut changed = false;
@@ -206,7 +201,6 @@ impl DurableState {
         }
     }
 
-    /// Returns true if the policy file or a command kills a scope.
     fn is_ordered(&self, scope: &Scope) -> bool {
         matches!(scope, Scope::Fleet) && self.killed_by_file || self.command(scope).is_some()
     }
@@ -262,8 +256,8 @@ impl DurableState {
         Ok((&mut switch.generation, &mut switch.command))
     }
 
-    /// Makes room for one more bucket, of those that a process opens: forgets the earliest end for a bucket that
-    /// is not killed and not held in shadow. An older order for it can kill it again.
+    /// Makes room for one more bucket that a process opens: forgets the earliest end for a bucket
+    /// that is not killed and not held in shadow. An older order for it can kill it again.
     fn make_room(&mut self, from: Source) -> Result<(), KilledBucketsFull> {
         let is_learned = |switch: &BucketSwitch| from == Source::Here || switch.learned;
         let bound = if from == Source::Here { KILLED_BUCKETS_MAX } else { LEARNED_BUCKETS_MAX };
@@ -299,7 +293,8 @@ impl DurableState {
         match scope {
             Scope::Fleet => self.put_in_shadow(None, Cause::Kill, &why),
             Scope::Bucket(bucket) => {
-                // Only an entry of the bucket's own name goes to shadow: a pattern covers other buckets, too.
+                // Only an entry of the bucket's own name is put in shadow: a pattern covers other
+                // buckets, too.
                 self.put_in_shadow(Some(bucket.as_str()), Cause::Kill, &why);
                 let entry = policy.entry(bucket);
                 let stage = entry.as_ref().and_then(|entry| self.stages.get(entry));
@@ -311,7 +306,6 @@ impl DurableState {
         }
     }
 
-    /// The causes of a kill as text.
     fn why(&self, scope: &Scope) -> Vec<String> {
         let file =
             (matches!(scope, Scope::Fleet) && self.killed_by_file).then(|| "kill_switch: true".to_owned());

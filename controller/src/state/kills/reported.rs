@@ -38,7 +38,8 @@ impl DurableState {
         changed
     }
 
-    /// Takes a generation of an aggregator. A larger one that kills puts every bucket that it concerns in shadow.
+    /// Takes a generation of an aggregator. A larger generation of a kill puts every bucket that it
+    /// concerns in shadow.
     fn on_generation(
         &mut self,
         scope: &Scope,
@@ -65,7 +66,7 @@ impl DurableState {
         true
     }
 
-    /// Holds a bucket in shadow that a kill of its own, which has ended, left there.
+    /// Holds a bucket in shadow that its own kill, which has ended, left there.
     pub(crate) fn hold_bucket(&mut self, bucket: &Bucket, policy: &Policy) {
         let Some(entry) = policy.entry(bucket).filter(|entry| entry != bucket.as_str()) else { return };
         let at = self.stages.get(&entry).map_or(Mode::Enforce, |stage| stage.stage);
@@ -74,9 +75,9 @@ impl DurableState {
         }
     }
 
-    /// Takes an order that was given at an aggregator, or its end, and the generation reported with it. The
-    /// aggregator did not know the state here, so an order kills whatever the generations are, unless a
-    /// command given here has ended it since.
+    /// Takes an order that was given at an aggregator, or its end, and the generation reported with
+    /// it. The aggregator did not know the state here, so an order kills regardless of the
+    /// generations, unless a command given here has ended it since.
     fn on_order(
         &mut self,
         id: &OrderId,
@@ -120,9 +121,9 @@ impl DurableState {
         before != (self.generation(scope), self.command(scope).cloned())
     }
 
-    /// Moves the generation past a kill that began and ended at an aggregator, unless the scope is killed
-    /// anyway: the modes in force were decided without knowledge of it. A generation that `is_new` from there
-    /// has passed the kill already.
+    /// Moves the generation past a kill that began and ended at an aggregator, unless the scope is
+    /// killed anyway: the current modes were decided without knowledge of it. A generation that
+    /// `is_new` from there has passed the kill already.
     fn pass_kill(&mut self, scope: &Scope, is_new: bool, policy: &Policy) {
         let killed = self.is_ordered(scope);
         let Some(generation) = self.generation_mut(scope) else { return };

@@ -15,7 +15,6 @@ fn policy_of(text: &str) -> Policy {
     Policy::read(policy, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
 }
 
-/// A policy with one entry of the bucket's own name, and a pattern.
 fn policy(kill: bool, api: &str, pattern: &str) -> Policy {
     policy_of(&format!(
         "kill_switch: {kill}\nbuckets:\n  api: {{ limit: 1, mode: {api} }}\n  \"p/*\": {{ limit: 1, mode: {pattern} }}\n\
@@ -41,7 +40,6 @@ fn ordered(until_s: Option<i64>) -> Command {
     }
 }
 
-/// The state of a controller in full enforcement, and the latest policy.
 struct Scene {
     durable: DurableState,
     policy: Policy,
@@ -60,11 +58,9 @@ enum Act {
     Wait(u64),
     /// A generation without an order, at a controller that has lost its state.
     Learn(u64),
-    /// The same, at a controller with state.
     Claim(u64),
     /// An aggregator process that ended a kill without knowing an order for it, and its generation.
     EndHeld(u128, u64),
-    /// A claim that the next command moves past.
     PassClaim(u64),
     /// An aggregator process, the generation of its order for the fleet, and its age in milliseconds.
     Order(u128, u64, u64),
@@ -167,7 +163,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
     let down = Modes("shadow", "shadow");
     let table: &[(&[Act], [u64; 3], [bool; 3])] = &[
         (&[], [0, 0, 0], ALL),
-        // Either cause alone; both survive a restart.
+        // Each cause without the other; both survive a restart.
         (&[On], [1, 0, 0], NONE),
         (&[On, Restart], [1, 0, 0], NONE),
         (&[File(true)], [1, 0, 0], NONE),
@@ -199,7 +195,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[OnFor(600), On, Time(600)], [1, 0, 0], NONE),
         (&[On, OnFor(600), Time(600)], [2, 0, 0], NONE),
         (&[OnFor(600), Time(600), down, up, Time(0), Time(700)], [2, 0, 0], ALL),
-        // A time of day that goes back does not lengthen a kill, also not across a restart.
+        // A time of day that jumps back does not lengthen a kill, also not across a restart.
         (&[OnFor(600), Time(0), Wait(590), Time(-9_000)], [1, 0, 0], NONE),
         (&[OnFor(600), Time(0), Wait(600), Time(-9_000)], [2, 0, 0], NONE),
         (
@@ -224,7 +220,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[On, EndHeld(8, 2)], [3, 0, 0], NONE),
         (&[OnFor(600), Order(7, 1, 0), EndHeld(8, 2), Time(600)], [4, 0, 0], NONE),
         (&[Order(7, 1, 0), Order(8, 5, 0), EndHeld(9, 2)], [5, 0, 0], NONE),
-        // An implausible generation counts for its order alone.
+        // An implausible generation counts only for its order.
         (&[Order(7, u64::MAX, 0)], [1, 0, 0], NONE),
         // Generations of an aggregator at a controller without state: an older one is ignored, an odd one is an order, an even
         // one moves the number only.
@@ -243,8 +239,8 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[File(true), Learn(2)], [3, 0, 0], NONE),
         (&[File(true), Learn(4), File(false)], [6, 0, 0], NONE),
         (&[OnFor(600), Learn(3), Time(600)], [4, 0, 0], NONE),
-        // Ordered and ended at an aggregator with generations of its own: the modes were raised without
-        // knowledge of it.
+        // Ordered and ended at an aggregator with its own generations: the modes were raised
+        // without knowledge of it.
         (&[Order(7, 2, 0)], [2, 0, 0], NONE),
         (&[Order(7, 2, 0), Restart, up], [2, 0, 0], NONE),
         (&[Order(7, 2, 0), down, up], [2, 0, 0], ALL),
@@ -264,8 +260,8 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[Learn(1), Order(7, 2, 0)], [2, 0, 0], NONE),
         (&[Order(7, 1, 0), On, Order(7, 2, 0)], [3, 0, 0], NONE),
         (&[Order(7, 1, 0), Off], [2, 0, 0], NONE),
-        // What was ended by command does not come back with an aggregator that returns later, and what was
-        // promoted since stays.
+        // A kill that was ended by command does not return with an aggregator that returns later,
+        // and later promotions stay.
         (&[On, Off, Order(7, 1, 1_001)], [2, 0, 0], NONE),
         (&[On, Off, down, up, Order(7, 1, 3_001)], [2, 0, 0], ALL),
         (&[On, Off, down, up, Order(7, 2, 3_001)], [2, 0, 0], ALL),
@@ -276,7 +272,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         (&[On, Off, Order(7, 1, 1_000)], [3, 0, 0], NONE),
         (&[On, Off, down, up, Order(7, 1, 3_000)], [3, 0, 0], NONE),
         (&[On, Off, Restart, Order(7, 1, 2_001)], [3, 0, 0], NONE),
-        // The end came before any order was known: the buckets go to shadow with the first one.
+        // The end arrived before any order was known: the buckets go to shadow with the first one.
         (&[Off, Order(7, 1, 5_000)], [2, 0, 0], NONE),
         (&[Off, Order(7, 1, 5_000), down, up, Order(8, 1, 9_000)], [2, 0, 0], ALL),
         (&[On, Off, down, up, Off, Order(7, 1, 9_000)], [4, 0, 0], NONE),
@@ -300,7 +296,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
         // The end of the order leaves a kill by another cause.
         (&[On, Off, On, Order(7, 1, 9_000)], [3, 0, 0], NONE),
         (&[File(true), Off, Order(7, 1, 9_000)], [1, 0, 0], NONE),
-        // One bucket alone.
+        // Only one bucket.
         (&[OnApi], [0, 1, 0], [false, true, true]),
         (&[OnApi, Restart], [0, 1, 0], [false, true, true]),
         (&[OnApi, OffApi], [0, 2, 0], [false, true, true]),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::state::DurableState;
 
-/// The number of instances below which a gate says on how few its evidence rests.
+/// Minimum number of instances for a gate to judge without a note on how few they are.
 const FEW_INSTANCES: u32 = 5;
 /// The number of changes that are kept; of more, renewals are removed first, the oldest before others.
 pub const HISTORY_MAX: usize = 200;
@@ -19,7 +19,7 @@ pub const HISTORY_MAX: usize = 200;
 /// The stage of one entry of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// The mode in force.
+    /// The current mode.
     pub stage: Mode,
     /// The mode in the policy file. Only a change of it is an operator's order.
     pub file: Mode,
@@ -108,8 +108,8 @@ impl Evidence {
         latency.into_iter().chain(self.few_instances(stage)).collect()
     }
 
-    /// Returns a note if what the gate out of `stage` judges rests on few instances, of which each counts for
-    /// much.
+    /// Returns a note if the evidence of the gate out of `stage` rests on few instances: each
+    /// counts for much.
     fn few_instances(&self, stage: Mode) -> Option<String> {
         let of_control = if stage == Mode::Canary { 0 } else { self.control.instances };
         let instances = self.canary.instances.saturating_add(of_control);
@@ -148,7 +148,7 @@ pub struct CohortSums {
     pub would_dropped: u64,
     /// Admitted requests that failed.
     pub failed: u64,
-    /// Admitted requests whose responses no instance can observe.
+    /// Admitted requests with responses that no instance can observe.
     pub unobserved: u64,
     /// The 99th percentile of latency in microseconds; `None` without measured responses.
     pub p99_us: Option<u64>,
@@ -173,12 +173,13 @@ pub struct SavedStageStats {
     pub slots: Vec<SavedSlot>,
     /// True if a latency was reported in the stage.
     pub has_latencies: bool,
-    /// The lowest limit judged so far in requests/s, of each bucket whose limit moves by itself.
+    /// The lowest limit judged so far in requests/s, of each bucket with a limit that moves by
+    /// itself.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lowest_limits: BTreeMap<Bucket, Rate>,
 }
 
-/// Reads the statistics whose format this build knows: an upgrade loses evidence at most.
+/// Reads the statistics if this build knows their format: an upgrade loses evidence at most.
 pub(super) fn readable<'de, D>(from: D) -> Result<BTreeMap<String, SavedStageStats>, D::Error>
 where
     D: Deserializer<'de>,
@@ -222,7 +223,7 @@ impl Change {
 }
 
 impl Stage {
-    /// Applies the mode of the policy file. Returns the new mode in force, if it changed.
+    /// Applies the mode of the policy file. Returns the new current mode, if it changed.
     fn on_file(&mut self, file: Mode, require_gates: bool, killed: bool) -> Option<Mode> {
         let before = self.stage;
         let changed = file != self.file;
@@ -247,7 +248,6 @@ impl Stage {
 }
 
 impl DurableState {
-    /// Applies the mode of the policy file to an entry.
     pub(super) fn on_mode(&mut self, entry: &str, file: Mode, require_gates: bool, killed: bool) {
         if !self.stages.contains_key(entry) {
             let to = if killed || self.lost { Mode::Shadow } else { file };
@@ -263,7 +263,6 @@ impl DurableState {
         }
     }
 
-    /// Applies the mode of a held policy to an entry, if it lowers it.
     pub(super) fn on_mode_held(&mut self, entry: &str, file: Mode) {
         let Some(stage) = self.stages.get_mut(entry) else { return };
         if file >= stage.file || file > stage.stage {
@@ -276,7 +275,8 @@ impl DurableState {
         }
     }
 
-    /// Restores the mode of the policy file after a held one: it is no order, because it was in force before.
+    /// Restores the mode of the policy file after a held one: it is no order, because it was active
+    /// before.
     pub(super) fn recall_mode(&mut self, entry: &str, file: Mode) {
         if let Some(stage) = self.stages.get_mut(entry) {
             stage.file = file;
@@ -292,8 +292,8 @@ impl DurableState {
         self.record(entry, Some(from), to, cause, why);
     }
 
-    /// Begins the evidence of an entry's stage anew, and records why. An enforced entry has no gate, so its
-    /// evidence goes on.
+    /// Begins the evidence of an entry's stage anew, and records why. An enforced entry has no
+    /// gate, so its evidence continues.
     pub(crate) fn renew_evidence(&mut self, entry: &str, cause: Cause, why: Vec<String>) {
         let Some(stage) = self.stages.get(entry).filter(|stage| stage.stage < Mode::Enforce) else { return };
         let mode = stage.stage;
@@ -318,8 +318,8 @@ impl DurableState {
         matches!(cause, Some(Cause::Appeared | Cause::Lost | Cause::Recovered))
     }
 
-    /// Puts one entry into shadow; without a name, every entry. One that is there stays there, also if aggregators show
-    /// a higher stage afterwards.
+    /// Puts one entry into shadow; without a name, every entry. An entry in shadow stays there,
+    /// also if aggregators show a higher stage afterwards.
     pub(super) fn put_in_shadow(&mut self, entry: Option<&str>, cause: Cause, why: &[String]) {
         let is_meant = |name: &str| entry.is_none_or(|entry| entry == name);
         let may_rise = |name: &str, stage: &Stage| stage.file > Mode::Shadow && self.is_recoverable(name);
@@ -342,14 +342,14 @@ impl DurableState {
         let entry = entry.to_owned();
         self.history.push_back(Change { number, at_s: None, entry, from, to, cause, why, evidence: None });
         while self.history.len() > HISTORY_MAX {
-            // A kill or a promotion outlives renewals, of which a limit that moves by itself records many.
+            // A kill or a promotion outlives renewals: a limit that moves by itself records many of
+            // them.
             let mut earlier = self.history.iter().take(HISTORY_MAX);
             let at = earlier.position(|change| change.cause.is_renewal()).unwrap_or(0);
             self.history.remove(at);
         }
     }
 
-    /// The change with a number, if it is kept.
     pub(crate) fn change(&self, number: u64) -> Option<&Change> {
         self.history.iter().rev().find(|change| change.number == number)
     }

@@ -1,5 +1,5 @@
-//! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and restarts, as far
-//! as the durable state alone decides it. The brain's tests add gates and commands.
+//! Every transition of a stage by the policy file, promotions, aborts, breaches, kills and
+//! restarts, as far as only the durable state decides it. The brain's tests add gates and commands.
 
 use plimsoll_core::kill::{KillGeneration, Scope};
 use plimsoll_core::names::Bucket;
@@ -19,7 +19,6 @@ fn policy(mode: Mode, gates: bool, kill: bool) -> Policy {
     Policy::read(source, Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS }).unwrap().0
 }
 
-/// Returns a state whose stage differs from the mode in the policy file.
 fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> DurableState {
     let mut durable = DurableState::first_start();
     durable.on_policy(&policy(file, false, false));
@@ -32,18 +31,12 @@ fn at(stage: Mode, file: Mode, pending: Option<Mode>) -> DurableState {
 enum Act {
     /// The policy file gets this mode, with gates required or not.
     File(Mode, bool),
-    /// A policy with this mode is held.
     Held(Mode),
-    /// The stage changes by gate, command or breach.
     Enter(Mode, Cause),
-    /// A kill by the policy file, and its end.
     Kill,
     Resume,
-    /// A kill of this bucket alone, by command.
     KillAlone,
-    /// A kill learned from a child.
     Learn,
-    /// The controller restarts with its saved state.
     Restart,
     /// The controller restarts and cannot read its state.
     Loss,
@@ -97,7 +90,7 @@ fn every_transition_has_one_result() {
             (Enforce, Enforce, None),
             Some(Cause::File),
         ),
-        // Lowering takes effect at once, and withdraws what waits.
+        // Lowering takes effect immediately, and withdraws a waiting change.
         ((Enforce, Enforce, None), Act::File(Canary, true), (Canary, Canary, None), Some(Cause::File)),
         ((Enforce, Enforce, None), Act::File(Shadow, true), (Shadow, Shadow, None), Some(Cause::File)),
         ((Canary, Enforce, Some(Enforce)), Act::File(Canary, true), (Canary, Canary, None), None),
@@ -241,7 +234,7 @@ fn renewals_push_no_kill_out_of_the_history() {
     assert_eq!(durable.history.len(), HISTORY_MAX);
     assert_eq!(durable.history.back().map(|change| change.number), Some(durable.stages["b"].change));
     assert_eq!(durable.in_shadow_since_kill().collect::<Vec<_>>(), ["b"]);
-    // Without an earlier renewal the oldest change goes, and never the latest.
+    // Without an earlier renewal the oldest change is dropped, and never the latest.
     for _ in 0..HISTORY_MAX {
         durable.enter_stage("b", Canary, Cause::Gate, Vec::new());
     }

@@ -9,31 +9,25 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::state::DurableState;
 
-/// The first word of the header line.
 const MAGIC: &str = "plimsoll-state";
-/// The version of the format.
 const VERSION: &str = "1";
 /// The name of the checksum: XXH3 with 64 bits over the body, as 16 hex digits.
 const CHECKSUM: &str = "xxh3";
 /// The largest state file that is read: far more than a state takes.
 const STATE_BYTES_MAX: usize = 64 << 20;
 
-/// Why a state file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// The operating system refused to read it.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The header is that of another version.
     #[error("its format is version {0}, and this build reads version {VERSION}")]
     Version(String),
     /// The first line is another one than a controller writes.
     #[error("its header is damaged: it is not `{MAGIC} {VERSION} {CHECKSUM} CHECKSUM`")]
     Header,
-    /// The body is not the one that was written.
+    /// The body differs from the written body.
     #[error("it is damaged: its checksum is wrong, so it was cut short or changed")]
     Checksum,
-    /// The body was written so, and is no state.
     #[error("its checksum is right, but this build cannot read its content: {0}")]
     Json(#[from] serde_json::Error),
 }
@@ -48,8 +42,8 @@ pub(super) fn read(path: &Path) -> Result<Option<DurableState>, ReadError> {
     decode(&regular_file::read_whole(path, STATE_BYTES_MAX)?).map(Some)
 }
 
-/// Makes a regular file readable by its owner alone, for the fleet's key is in it. Errors are ignored: some file
-/// systems have no permissions.
+/// Makes a regular file readable only by its owner, because the fleet's key is in it. Errors are
+/// ignored: some file systems have no permissions.
 pub(super) fn restrict(path: &Path) {
     #[cfg(unix)]
     // The target of a link belongs to others.
@@ -61,7 +55,6 @@ pub(super) fn restrict(path: &Path) {
     let _ = path;
 }
 
-/// Returns the content of a state file.
 pub(super) fn encode(durable: &DurableState) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec(durable)?;
     let mut bytes = format!("{}\n", header(&body)).into_bytes();
@@ -69,7 +62,6 @@ pub(super) fn encode(durable: &DurableState) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the content of a state file.
 pub(crate) fn decode(bytes: &[u8]) -> Result<DurableState, ReadError> {
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or(ReadError::Header)?;
     let (found, body) = (&bytes[..end], &bytes[end + 1..]);

@@ -1,5 +1,5 @@
-//! The durable state on disk: one checksummed file that is replaced as a whole, and a marker file that tells
-//! a first start from a loss.
+//! The durable state on disk: one checksummed file that is replaced as a whole, and a marker file
+//! that distinguishes a first start from a loss.
 //!
 //! A directory that cannot be written keeps no controller from starting: it is tried again with every save.
 
@@ -19,14 +19,12 @@ use crate::state::DurableState;
 
 pub(crate) use file::decode;
 
-/// The state file in the state directory.
 const FILE: &str = "controller.state";
 /// The lock file; a controller holds its lock as long as it runs.
 const LOCK: &str = "controller.lock";
 /// The marker file. It exists once a state was saved: an empty directory without it belongs to a first start.
 const MARKER: &str = "initialised";
 
-/// A state directory.
 #[derive(Debug)]
 pub(crate) struct Store {
     directory: PathBuf,
@@ -34,7 +32,6 @@ pub(crate) struct Store {
     claim: Mutex<Claim>,
 }
 
-/// The use of a state directory by this process.
 #[derive(Debug, Default)]
 struct Claim {
     /// The lock of the directory, unlocked when it is closed, also by `kill -9`; `None` while the directory
@@ -44,10 +41,8 @@ struct Claim {
     is_damaged: bool,
 }
 
-/// The result of opening a state directory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Opened {
-    /// The state to start with.
     pub(crate) durable: DurableState,
     /// Why the earlier state could not be read; `None` if it was read, or if this is a first start.
     pub(crate) loss: Option<String>,
@@ -87,7 +82,7 @@ impl Store {
     /// When another controller uses the directory.
     pub(crate) fn open(directory: &Path) -> Result<(Self, Opened), StoreError> {
         let mut claim = Claim::default();
-        // Any other error comes again with the first save, and is reported there.
+        // Any other error returns with the first save, and is reported there.
         if let Err(error @ StoreError::InUse(_)) = claim.lock(directory) {
             return Err(error);
         }
@@ -145,7 +140,8 @@ impl Claim {
         if self.lock.as_ref().is_some_and(|lock| is_at(lock, &path)) {
             return Ok(());
         }
-        // The lock file was deleted, or the directory replaced: another controller may use what is there now.
+        // The lock file was deleted, or the directory replaced: another controller may use the
+        // present directory.
         self.lock = None;
         let in_directory = |source| StoreError::Directory { directory: directory.to_owned(), source };
         private_directory::create(directory).map_err(in_directory)?;
@@ -173,12 +169,10 @@ impl Drop for Claim {
     }
 }
 
-/// Returns the error that names something else than a regular file, or the first.
 fn clearer(first: io::Error, second: io::Error) -> io::Error {
     if second.kind() == io::ErrorKind::InvalidInput { second } else { first }
 }
 
-/// Returns false if `path` leads to something else than this open file by now.
 fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -198,7 +192,6 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Creates the marker file, unless it exists.
 fn create_marker(directory: &Path) -> io::Result<()> {
     let marker = directory.join(MARKER);
     if marker.try_exists()? {
@@ -208,7 +201,6 @@ fn create_marker(directory: &Path) -> io::Result<()> {
     sync_directory(directory)
 }
 
-/// Renames a file to an unused name, which is returned.
 pub(crate) fn put_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = aside(path);
     match fs::rename(path, &aside) {
@@ -218,7 +210,6 @@ pub(crate) fn put_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Returns an unused name beside `path`.
 fn aside(path: &Path) -> PathBuf {
     let name = |n: u32| {
         let file = path.file_name().unwrap_or_default().to_string_lossy();

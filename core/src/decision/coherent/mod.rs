@@ -19,7 +19,7 @@ pub struct CoinKey(u128);
 pub struct Coherence {
     /// The key of the fleet.
     pub key: CoinKey,
-    /// The salt, which changes from time to time, so that no trace-id is admitted for ever.
+    /// The salt, which changes from time to time, so that no trace-id is admitted forever.
     pub salt: u64,
 }
 

@@ -46,7 +46,6 @@ fn chi_square(draws: impl Iterator<Item = u32>, shift: u32) -> f64 {
     cells.iter().map(|seen| (f64::from(*seen) - due).powi(2) / due).sum()
 }
 
-/// Builds the trace-id with this number.
 type Made = fn(u128) -> u128;
 
 /// Trace-ids as tracers generate them, and as a caller may choose them.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::DropRatio;
 
-/// The kind of coin with which a client turns a drop ratio into decisions.
+/// The kind of coin for turning a drop ratio into decisions at a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coin {
@@ -28,11 +28,12 @@ pub const fn refuses(ratio: DropRatio, draw: u32) -> bool {
 
 /// The state of the dithered coin, which spreads refusals evenly over requests.
 ///
-/// Every request adds `1 - ratio` to an accumulator. One request is admitted in each whole unit of it: the
-/// request that covers a point drawn uniformly from the unit. The number of admitted requests therefore stays
-/// within 2 of the sum of `1 - ratio`, whatever the ratios, and yet each request is admitted with probability
-/// `1 - ratio`, also the first one and those of a periodic pattern. (With a fixed point in each unit the coin
-/// would lock onto such patterns and refuse all requests of one position and none of another.)
+/// Every request adds `1 - ratio` to an accumulator. One request is admitted in each whole unit of
+/// it: the request that covers a point drawn uniformly from the unit. The number of admitted
+/// requests therefore stays within 2 of the sum of `1 - ratio`, regardless of the ratios, and yet
+/// each request is admitted with probability `1 - ratio`, also the first one and requests of a
+/// periodic pattern. (With a fixed point in each unit the coin would lock onto such patterns and
+/// refuse all requests of one position and none of another.)
 ///
 /// A request that reaches into the next unit could cover the points of both. It gets one at most: if it did
 /// not cover the first point, it covers the next one with the probability that makes up its ratio, and the

@@ -56,8 +56,8 @@ fn evenly_spaced_draws_are_refused_at_the_ratio() {
     }
 }
 
-/// Returns the largest error of the admitted share of two alternating positions against `1 - ratio`, over
-/// several ratios and starts.
+/// Returns the maximum error of the admitted share of two alternating positions against
+/// `1 - ratio`, over several ratios and starts.
 fn locking<S>(
     start: impl Fn(f64) -> S,
     refuses: impl Fn(&mut S, DropRatio, &mut dyn FnMut() -> (u32, u32)) -> bool,

@@ -8,7 +8,7 @@ pub use trend::{OVERLOAD_GAP, OverloadTrend};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The shortest wait of each class in milliseconds: 1 s times 120^(class / 31).
+/// Minimum wait of each class in milliseconds: 1 s times 120^(class / 31).
 const BASES_MS: [u32; 32] = [
     1_000, 1_167, 1_362, 1_589, 1_855, 2_164, 2_526, 2_948, 3_440, 4_015, 4_685, 5_467, 6_380, 7_446, 8_689,
     10_140, 11_834, 13_810, 16_116, 18_808, 21_949, 25_614, 29_892, 34_883, 40_709, 47_507, 55_441, 64_699,

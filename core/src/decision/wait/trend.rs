@@ -14,7 +14,7 @@ const FAST: f64 = 2.0;
 const SLOW: f64 = 8.0;
 /// The longest rest that is predicted.
 const REST_MAX: f64 = 120.0;
-/// The range of the excess that is told apart. A ratio of 1 would be an infinite one.
+/// The range of the excess that is resolved. A ratio of 1 would be an infinite excess.
 const EXCESS: (f64, f64) = (1e-3, 1e3);
 
 /// The course of one overload.
@@ -30,11 +30,9 @@ pub struct OverloadTrend {
     began: MonoTime,
     /// The time of the last ratio.
     at: MonoTime,
-    /// The last time at which requests were refused.
     refused_at: MonoTime,
     /// The logarithm of the excess since then.
     present: f64,
-    /// The averages at that time.
     fast: f64,
     slow: f64,
 }
@@ -82,7 +80,6 @@ impl OverloadTrend {
         self.present > EXCESS.0.ln()
     }
 
-    /// Returns both averages, with the present excess up to now.
     fn averages(&self, now: MonoTime) -> (f64, f64) {
         let elapsed = now.since(self.at).as_secs_f64();
         let towards = |average: f64, constant: f64| {

@@ -4,7 +4,6 @@
 use super::*;
 use crate::kill::{Kill, KillGeneration};
 
-/// The expected state of a bucket: its terms, and its tenants in the order of names.
 fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
     let posted = board.get(&bucket("b")).unwrap();
     let held: Vec<(&str, Values)> = posted.keys().map(|(tenant, values)| (tenant.as_str(), values)).collect();
@@ -15,7 +14,6 @@ fn check_posted_of(board: &Board, terms: Terms, keys: &[(&str, Values)]) {
     }
 }
 
-/// The expected state with only ratios, in tenths.
 fn check_posted(board: &Board, limit: Limit, keys: &[(&str, Option<u32>)]) {
     let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
     check_posted_of(board, terms(limit), &keys);

@@ -33,12 +33,10 @@ fn per_second(per_second: u32) -> Limit {
     Limit::PerSecond(rate(per_second))
 }
 
-/// Values with only a ratio, in tenths, if given.
 fn drops(tenths: Option<u32>) -> Values {
     Values { ratio: tenths.map(ratio), ..Values::default() }
 }
 
-/// All values present, each with another number.
 fn everything(number: u32) -> Values {
     Values {
         ratio: Some(ratio(number)),
@@ -86,7 +84,6 @@ fn quotas(max: u64) -> BucketQuotas {
     BucketQuotas::new((max > 0).then(|| quota(max)).into_iter().collect()).unwrap()
 }
 
-/// Key and salt of a coherent coin, with this salt.
 fn salted(salt: u64) -> Coherence {
     Coherence { key: CoinKey::from_bytes([7; 16]), salt }
 }
@@ -101,7 +98,6 @@ fn directive_of(whole: bool, terms: Terms, keys: &[(&str, Values)]) -> BucketDir
     BucketDirective { bucket: bucket("b"), whole, terms, keys }
 }
 
-/// A directive for `b` with only ratios, in tenths.
 fn directive(whole: bool, limit: Limit, keys: &[(&str, Option<u32>)]) -> BucketDirective {
     let keys: Vec<(&str, Values)> = keys.iter().map(|(name, tenths)| (*name, drops(*tenths))).collect();
     directive_of(whole, terms(limit), &keys)

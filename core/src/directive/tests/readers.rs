@@ -1,4 +1,4 @@
-//! A reader of the board ends with the state in force, however rarely it reads.
+//! A reader of the board ends with the current state, however rarely it reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use proptest::sample::select;
 
 use super::*;
 
-/// One value of a key, in a form that compares.
 type Value = (&'static str, String);
 
 fn values(values: Values) -> [Option<Value>; 6] {
@@ -25,7 +24,6 @@ fn values(values: Values) -> [Option<Value>; 6] {
     ]
 }
 
-/// A reader that reads a board now and then and applies the changes to a board of its own.
 #[derive(Default)]
 struct Reader {
     own: Board,

@@ -1,9 +1,8 @@
-//! Tests of the order in which messages apply.
+//! Tests of the order of messages.
 
 use super::*;
 use crate::kill::JUMP_MAX;
 
-/// A message as (epoch, seq).
 type Message = (Option<u64>, u64);
 
 /// Messages, with `None` for a new stream, and whether each is accepted.
@@ -43,7 +42,7 @@ fn directives_only_move_forward() {
         seq(Some(5), 1, 2),
         take(Some(5), 9),
     ]);
-    // A number is used up whatever its epoch, and zero is invalid.
+    // A number is used up regardless of its epoch, and zero is invalid.
     check_order(&[seq(Some(5), 0, 0), take(Some(5), 1), seq(Some(6), 1, 1), take(Some(6), 2)]);
     // An older epoch is refused on every stream, and its message uses up no number.
     check_order(&[
@@ -58,7 +57,7 @@ fn directives_only_move_forward() {
         new_stream,
         older(5, 1, 5 + JUMP_MAX),
     ]);
-    // Implausible numbers are refused, whatever the held state.
+    // Implausible numbers are refused, regardless of the held state.
     for held in [None, Some(5)] {
         let got = held.unwrap_or(0) + JUMP_MAX + 1;
         let refused = Err(StaleDirective::EpochJump { held: held.map(Epoch), got: Epoch(got) });

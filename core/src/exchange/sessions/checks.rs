@@ -10,7 +10,7 @@ impl Sessions {
     /// session, or of its greeting. A report with an identity that passes is a greeting.
     ///
     /// # Errors
-    /// Every cause for which [`open`](Self::open) or the books of the child refuse the report.
+    /// Every cause for [`open`](Self::open) or the books of the child to refuse the report.
     pub fn check<'a>(&'a self, stream: StreamId, report: &'a Report) -> Result<&'a Identity, StreamRejected> {
         let instance = self.streams.get(&stream);
         let known = instance.and_then(|instance| self.children.get(instance));
@@ -56,7 +56,6 @@ impl Sessions {
     }
 }
 
-/// The part of an identity that a certificate fixes.
 const fn certified_part(identity: &Identity) -> (Role, &Zone, &Name) {
     (identity.role, &identity.zone, &identity.service)
 }

@@ -42,19 +42,14 @@ pub struct Child {
     pub(super) sent: SentState,
 }
 
-/// The state of the directives sent on the present stream of a child.
 #[derive(Debug, Default)]
 pub(super) struct SentState {
     pub(super) seq: u64,
     pub(super) at: Option<MonoTime>,
     pub(super) head: Option<Head>,
-    /// The version of the kill generations sent.
     pub(super) kills: u64,
-    /// The buckets sent, as far as they are posted.
     pub(super) audience: Audience,
-    /// The version of the board sent for all of them.
     pub(super) seen: u64,
-    /// New subscriptions, not sent yet.
     pub(super) fresh: BTreeSet<Bucket>,
 }
 
@@ -73,7 +68,7 @@ pub struct Head {
     pub forgotten: KillGeneration,
     /// The latest drill.
     pub drill: Drill,
-    /// The hash of the policy in force.
+    /// The hash of the current policy.
     pub policy_hash: Option<u64>,
     /// The report interval; `None` leaves it to the child.
     pub report_interval: Option<Duration>,
@@ -118,11 +113,10 @@ impl Child {
         self.sent.audience.iter().chain(&self.sent.fresh)
     }
 
-    /// Takes the changes of modes in a report, of buckets that the child is subscribed to.
     pub(super) fn take_modes(&mut self, report: &Report) {
         for (bucket, mode) in &report.modes {
             self.unapplied.remove(bucket);
-            // The name of the subscription is kept, so that no child adds names of its own.
+            // The name of the subscription is kept, so that no child adds its own names.
             let known = self.sent.audience.get(bucket).or_else(|| self.sent.fresh.get(bucket));
             if let Some(known) = known.filter(|_| mode.unapplied > 0) {
                 self.unapplied.insert(known.clone(), mode.unapplied.min(self.clients));

@@ -1,11 +1,10 @@
-//! Room for the keys that all clients of one parent define, of which one service cannot take all.
+//! Room for the keys that all clients of one parent define: one service cannot take all of it.
 
 use std::collections::BTreeMap;
 
 use crate::names::Name;
 use crate::report::{Identity, Role};
 
-/// One service leaves this part of the room to the others.
 const RESERVED_PART: usize = 5;
 
 /// The keys in the books of all clients, by service. An aggregator bounds the keys of its clients itself, and takes no
@@ -22,7 +21,6 @@ impl KeyRoom {
         Self { keys_max, used: 0, by_service: BTreeMap::new() }
     }
 
-    /// Notes that a child has `after` keys and had `before`.
     pub(super) fn on_change(&mut self, child: &Identity, before: usize, after: usize) {
         if before == after || child.role == Role::Aggregator {
             return;
@@ -40,7 +38,6 @@ impl KeyRoom {
         self.keys_max - self.keys_max / RESERVED_PART
     }
 
-    /// Returns true if a child may have so many more keys.
     pub(super) fn has_room(&self, child: &Identity, more: usize) -> bool {
         if more == 0 || child.role == Role::Aggregator {
             return true;

@@ -22,8 +22,8 @@ use child::SentState;
 use key_room::KeyRoom;
 use shares::Shares;
 
-/// The time for which the books of a disconnected child are kept. A child that returns later is taken over by
-/// its own figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
+/// Time that the books of a disconnected child are kept. A child that returns later is taken over
+/// by its own figures (see [`Books`]), so that forgetting costs at most the unconfirmed counts.
 pub const REMEMBERED: Duration = Duration::from_secs(120);
 /// The interval of heartbeats to a child without changes, unless its report interval is longer.
 pub const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -50,11 +50,9 @@ pub struct Sessions {
     keys_per_aggregator_max: usize,
     /// Requests/s that a client is believed to decide.
     decisions_per_s_max: u64,
-    /// The range that the counts of all children share.
     shares: Shares,
-    /// The room that the keys of all clients share.
     key_room: KeyRoom,
-    /// Children whose cut counts have at least doubled since they were last taken.
+    /// Children with cut counts that have at least doubled since they were last taken.
     cut: Vec<InstanceId>,
 }
 
@@ -205,8 +203,8 @@ impl Sessions {
         Ok(child)
     }
 
-    /// Ends a stream. The child is remembered for [`REMEMBERED`]. Returns its instance if this was its
-    /// present stream, and not one that was replaced.
+    /// Ends a stream. The child is remembered for [`REMEMBERED`]. Returns its instance if this was
+    /// its present stream, and not a replaced one.
     pub fn close(&mut self, now: MonoTime, stream: StreamId) -> Option<InstanceId> {
         let instance = self.streams.remove(&stream)?;
         let child = self.children.get_mut(&instance).filter(|child| child.stream == Some(stream))?;
@@ -223,7 +221,7 @@ impl Sessions {
         Some(instance)
     }
 
-    /// Removes a child at once.
+    /// Removes a child immediately.
     pub fn remove(&mut self, instance: InstanceId) {
         if let Some(removed) = self.children.remove(&instance) {
             self.shares.give_back(&removed.books);

@@ -1,12 +1,13 @@
 //! The range of counts, which all children of a parent share.
 //!
-//! Totals are 64 bits wide, and a parent counts fewer than 2^63 requests in its life, whatever its children report.
-//! Each instance has a share set aside from its first greeting: of what is free then, one part in the number of
-//! places for children, and one. Shares are disjoint, so their sum never exceeds the range, however many instances
-//! come and go; an instance that is forgotten gives the rest of its share back. A child that uses up its share is
-//! cut, and no other one. A share is for [`SHARE_TIME`], then there is a new one. With 20,000 places all taken, the
-//! smallest of them is `2^63 / 20,001 / e`, or 1.7e14: 65 million requests/s for all of the 30 days. With the 1,000
-//! places of a controller it is 3.4e15: 1.3e9 requests/s.
+//! Totals are 64 bits wide, and a parent counts fewer than 2^63 requests in its life, regardless of
+//! what its children report. Each instance has a share set aside from its first greeting: of what
+//! is free then, one part in the number of places for children, and one. Shares are disjoint, so
+//! their sum never exceeds the range, regardless of how many instances join and leave; an instance
+//! that is forgotten gives the rest of its share back. A child that uses up its share is cut, and
+//! no other one. A share is for [`SHARE_TIME`], then there is a new one. With 20,000 places all
+//! taken, the smallest of them is `2^63 / 20,001 / e`, or 1.7e14: 65 million requests/s for all of
+//! the 30 days. With the 1,000 places of a controller it is 3.4e15: 1.3e9 requests/s.
 //!
 //! Instances can be invented, each with a day of unknown time. So all counts of unverified times together have one
 //! token bucket: 2^56 requests, and 2^30 more each second, which is less than 2^62 in a hundred years. At least half of
@@ -20,9 +21,9 @@ use crate::report::Books;
 
 /// All requests that a parent counts in its life are fewer.
 const RANGE: u64 = 1 << 63;
-/// The time after which an instance has a new share.
+/// Time until an instance has a new share.
 const SHARE_TIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Requests of unverified times that are counted at once, of all children.
+/// Maximum number of requests of unverified times counted together, of all children.
 const LATE_MAX: u64 = 1 << 56;
 /// Requests/s of unverified times that are counted in the long run, of all children.
 const LATE_PER_S: u64 = 1 << 30;
@@ -30,7 +31,7 @@ const LATE_PER_S: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Shares {
     places: u64,
-    /// What is neither counted nor set aside.
+    /// The rest that is neither counted nor set aside.
     free: u64,
     late_room: u64,
     /// The time of the latest fill of the room for late counts.
@@ -43,7 +44,7 @@ impl Shares {
         Self { places, free: RANGE - 1, late_room: LATE_MAX, filled: MonoTime::ZERO }
     }
 
-    /// Sets a share aside for a new instance. Returns the time from which it counts.
+    /// Sets a share aside for a new instance. Returns the start of its time.
     pub(super) const fn open(&mut self, now: MonoTime, books: &mut Books) -> MonoTime {
         books.renew_share(self.next());
         now

@@ -56,14 +56,12 @@ fn directive(tenths: Option<u32>, whole: bool) -> BucketDirective {
     }
 }
 
-/// A board with a drop ratio of one half for everything.
 fn board() -> Board {
     let mut board = Board::default();
     board.apply(&directive(Some(5), true));
     board
 }
 
-/// A child on stream 1, subscribed to the bucket.
 fn listener(roster: &mut Sessions) -> &mut Child {
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     child.subscribe(&bucket());
@@ -71,7 +69,6 @@ fn listener(roster: &mut Sessions) -> &mut Child {
 }
 
 impl Child {
-    /// The next message as the child decodes it.
     fn next(
         &mut self,
         now: MonoTime,

@@ -1,4 +1,4 @@
-//! The spread of a drill over one zone: a histogram of the latencies with which its clients confirmed it.
+//! The spread of a drill over one zone: a histogram of the latencies of its clients' confirmations.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ const LATENCY_MAX_US: u64 = 60_000_000;
 type Latencies = LogLinear<1, 16, SPREAD_STEPS_MAX>;
 type LatencyBin = LogLinearBin<1, 16, SPREAD_STEPS_MAX>;
 
-/// The latencies with which the clients of a zone confirmed a drill, as upper bounds at most a sixteenth too
-/// long.
+/// The latencies of the confirmations of a drill by the clients of a zone, as upper bounds at most
+/// a sixteenth too long.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// Each latency is in the bin with the rounded-up latency as its upper edge.
@@ -67,7 +67,7 @@ impl Spread {
         self
     }
 
-    /// The latency within which a share of the confirmed clients confirmed; `None` if none did.
+    /// The maximum latency of a share of the confirmed clients; `None` if none did.
     pub fn quantile(&self, share: f64) -> Option<Duration> {
         self.latencies.quantile_bin(share).map(LatencyBin::to)
     }

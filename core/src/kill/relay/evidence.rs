@@ -7,7 +7,7 @@ use crate::directive::Directives;
 use crate::kill::{Claims, KillGeneration, Kills, Scope};
 use crate::quantity::MonoTime;
 
-/// The time after a start before claims count. A controller that is there speaks within it.
+/// The time after a start before claims count. A connected controller sends directives within it.
 const COUNTS_AFTER: Duration = Duration::from_secs(1);
 
 /// The generations that children have raised, and the state that ends it.
@@ -20,7 +20,7 @@ const COUNTS_AFTER: Duration = Duration::from_secs(1);
 pub(super) struct Evidence {
     /// The generation held before, by scope.
     before: BTreeMap<Scope, KillGeneration>,
-    /// True since the process has state of its own: directives of a controller, or an order.
+    /// True since the process has its own state: directives of a controller, or an order.
     has_state: bool,
     /// The first tick.
     since: Option<MonoTime>,
@@ -44,14 +44,14 @@ impl Evidence {
         changed
     }
 
-    /// Keeps the generation of a scope, on which an order builds, and takes no more evidence.
+    /// Keeps the generation of a scope as the base of an order, and takes no more evidence.
     pub(super) fn on_order(&mut self, scope: &Scope) {
         self.has_state = true;
         self.before.remove(scope);
     }
 
-    /// Keeps a generation of a parent that is above what children have raised. One that is not may be theirs,
-    /// which has come back from a parent without state.
+    /// Keeps a generation of a parent that is above what children have raised. Another one may be
+    /// theirs, returned by a parent without state.
     pub(super) fn on_parent(&mut self, directives: &Directives, kills: &Kills) {
         for (scope, before) in &mut self.before {
             let sent = match scope {
@@ -112,7 +112,8 @@ mod tests {
             (&[Child(3), Controller(1)], 1),
             (&[Child(1), Controller(2)], 2),
             (&[Child(1), Controller(0), Child(1)], 0),
-            // What comes back from a parent is taken back with it, and what is its own is not.
+            // A generation that returns from a parent is taken back with it, and the parent's own
+            // is not.
             (&[Child(3), Parent(3), Controller(0)], 0),
             (&[Child(3), Parent(5), Controller(0)], 5),
             (&[Order(1), Child(3)], 1),

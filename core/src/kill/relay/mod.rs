@@ -26,17 +26,14 @@ use crate::report::{Identity, InstanceId, Report, Role};
 /// which no parent would confirm.
 #[derive(Debug)]
 pub struct KillRelay {
-    /// The process, by which its own orders are known.
+    /// The process that identifies its own orders.
     own: InstanceId,
     kills: Kills,
     orders: Orders,
     evidence: Evidence,
-    /// The generations of children that moved nothing.
     claims: Claims,
     timing: DrillTiming,
-    /// The state in the reports of the present stream to the parent.
     sent: SentKills,
-    /// The versions of `claims` and `timing` in those reports.
     sent_claims: u64,
     sent_timing: u64,
 }
@@ -57,7 +54,7 @@ impl KillRelay {
         }
     }
 
-    /// The generations held. For the mode in force use [`Self::mode`], which also respects orders.
+    /// The generations held. For the current mode use [`Self::mode`], which also respects orders.
     pub const fn kills(&self) -> &Kills {
         &self.kills
     }
@@ -77,8 +74,8 @@ impl KillRelay {
         &self.timing
     }
 
-    /// The mode in force for a bucket with these terms. It is shadow while an unconfirmed order concerns the
-    /// bucket, since the terms may have been decided without knowledge of the order.
+    /// The current mode for a bucket with these terms. It is shadow while an unconfirmed order
+    /// concerns the bucket, since the terms may have been decided without knowledge of the order.
     pub fn mode(&self, bucket: &Bucket, terms: &Terms) -> Mode {
         if self.orders.concern(bucket) { Mode::Shadow } else { self.kills.mode(bucket, terms) }
     }
@@ -87,7 +84,7 @@ impl KillRelay {
     /// killed by an order of an aggregator below. Returns true if the generation changed.
     ///
     /// # Errors
-    /// If there is no room for another bucket that is killed alone.
+    /// If there is no room for another bucket with its own kill.
     pub fn order(&mut self, now: MonoTime, scope: &Scope, killed: bool) -> Result<bool, KilledBucketsFull> {
         if !self.kills.has_room(scope) {
             return Err(KilledBucketsFull);
@@ -108,7 +105,7 @@ impl KillRelay {
         Ok(has_changed)
     }
 
-    /// The generation from which the next one of a scope follows.
+    /// The generation that the next one of a scope follows.
     fn next_base(&self, scope: &Scope) -> KillGeneration {
         let forgotten = scope.bucket().map_or(KillGeneration(0), |_| self.kills.forgotten);
         self.kills.generation(scope).max(self.claims.highest(scope)).max(forgotten)
@@ -119,7 +116,7 @@ impl KillRelay {
         self.claims.settle(|scope| evidence.without(kills, scope));
     }
 
-    /// Returns true if an unconfirmed order in force, given below, kills a scope.
+    /// Returns true if an unconfirmed active order, given below, kills a scope.
     pub fn is_ordered_below(&self, scope: &Scope) -> bool {
         self.orders.in_force().any(|id| id.scope == *scope && id.given_at != self.own)
     }
@@ -167,9 +164,9 @@ impl KillRelay {
         self.sent.is_report_due(&self.kills)
     }
 
-    /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even if the
-    /// directives in the message are stale. Evidence of children is over once a controller speaks. Returns true
-    /// if a generation changed.
+    /// Takes the generations in a parent's message, and its confirmation of orders. Both hold even
+    /// if the directives in the message are stale. Evidence of children is over once a controller
+    /// sends directives. Returns true if a generation changed.
     ///
     /// # Errors
     /// [`StaleDirective::KillJump`] if the parent claims an implausible generation; nothing is taken.
@@ -187,8 +184,8 @@ impl KillRelay {
 
     // // === as a parent ===
 
-    /// Takes the claims of children as evidence, while this process has no state of its own. Returns true if a
-    /// generation changed, which all children must be sent.
+    /// Takes the claims of children as evidence, while this process lacks its own state. Returns
+    /// true if a generation changed and must be sent to all children.
     pub fn on_tick(&mut self, now: MonoTime) -> bool {
         self.claims.prune(now);
         self.evidence.on_tick(now, &self.claims, &mut self.kills)
@@ -278,9 +275,9 @@ impl KillRelay {
         is_new
     }
 
-    /// Raises the generation to killed again for every order in force that is not confirmed. An end from
-    /// elsewhere may have been meant for another kill, even if its generation is higher. Returns true if a
-    /// generation changed.
+    /// Raises the generation to killed again for every active order that is not confirmed. An end
+    /// from elsewhere may have been meant for another kill, even if its generation is higher.
+    /// Returns true if a generation changed.
     fn enforce_orders(&mut self) -> bool {
         let mut changed = false;
         for OrderId { scope, .. } in self.orders.in_force() {

@@ -8,8 +8,8 @@ use crate::names::Bucket;
 use crate::quantity::MonoTime;
 use crate::report::Report;
 
-/// The most orders of child aggregators. The rest of [`KILL_ORDERS_MAX`] is for orders given here: at most
-/// one for each scope.
+/// Maximum number of orders of child aggregators. The rest of [`KILL_ORDERS_MAX`] is for orders
+/// given here: at most one for each scope.
 const RELAYED_MAX: usize = KILL_ORDERS_MAX - (KILLED_BUCKETS_MAX + 1);
 
 /// The unconfirmed kill orders. An order that has ended stays until the controller knows: a controller that
@@ -17,7 +17,6 @@ const RELAYED_MAX: usize = KILL_ORDERS_MAX - (KILLED_BUCKETS_MAX + 1);
 #[derive(Debug, Default)]
 pub(super) struct Orders(BTreeMap<OrderId, Held>);
 
-/// An unconfirmed kill order.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     /// The order as it was at the time `at`.
@@ -28,7 +27,6 @@ struct Held {
 }
 
 impl Orders {
-    /// Enters an order given here, or its end.
     pub(super) fn give(&mut self, now: MonoTime, id: OrderId, generation: KillGeneration, ends_held: bool) {
         let order = KillOrder { generation, age: Duration::ZERO, ends_held };
         self.0.insert(id, Held { order, at: now, sent: None });
@@ -46,12 +44,10 @@ impl Orders {
         is_new
     }
 
-    /// The generation of an order, or of its end.
     pub(super) fn generation(&self, id: &OrderId) -> Option<KillGeneration> {
         self.0.get(id).map(|held| held.order.generation)
     }
 
-    /// Starts a new stream, on which every order is sent again.
     pub(super) fn on_open(&mut self) {
         self.0.values_mut().for_each(|held| held.sent = None);
     }
@@ -71,12 +67,11 @@ impl Orders {
         self.0.retain(|_, held| held.sent.is_none_or(|sent| sent > confirmed));
     }
 
-    /// The orders in force.
     pub(super) fn in_force(&self) -> impl Iterator<Item = &OrderId> {
         self.0.iter().filter(|(_, held)| held.order.is_in_force()).map(|(id, _)| id)
     }
 
-    /// Returns true if an order, in force or ended, concerns a bucket.
+    /// Returns true if an order, active or ended, concerns a bucket.
     pub(super) fn concern(&self, bucket: &Bucket) -> bool {
         self.0.keys().any(|id| id.scope.bucket().is_none_or(|alone| alone == bucket))
     }

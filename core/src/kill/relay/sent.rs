@@ -4,8 +4,8 @@ use crate::kill::Kills;
 use crate::kill::drill::Drill;
 use crate::report::Report;
 
-/// The number of reports after which all generations are sent again, so that a parent forgets the claims of
-/// processes that are gone, and of no others.
+/// Number of reports until all generations are sent again, so that a parent forgets the claims of
+/// ended processes, and of no others.
 const REPEATED_EVERY: u64 = 512;
 
 /// The latest generations and drill in the reports of one stream. A new stream starts with the default value.
@@ -32,7 +32,7 @@ impl SentKills {
     }
 }
 
-/// Returns true if a report, whose number was set, repeats generations and claims.
+/// Returns true if a numbered report repeats generations and claims.
 pub(super) const fn is_repeated(report: &Report) -> bool {
     report.seq > 0 && report.seq.is_multiple_of(REPEATED_EVERY)
 }

@@ -17,7 +17,6 @@ fn at(ms: u64) -> MonoTime {
     MonoTime::from_elapsed(Duration::from_millis(ms))
 }
 
-/// Terms that enforce, decided with knowledge of this generation of the fleet.
 fn enforce(known: u64) -> Terms {
     let kill = Kill { fleet: KillGeneration(known), ..Kill::default() };
     Terms { mode: Mode::Enforce, kill, ..Terms::default() }
@@ -146,7 +145,6 @@ fn kill_ends_above_when_its_last_order_has_ended() {
     #[derive(Clone, Copy, Debug)]
     enum Act {
         Here(bool),
-        /// A child aggregator, and the generation that it reports of its own order.
         Child(u128, u64),
         Parent(u64),
     }

@@ -3,7 +3,7 @@
 use super::debt::divide_in_debt;
 use super::{Claim, Waterfill};
 
-/// One key and its demand: a listed tenant, or the class `default`, which stands for all unlisted names.
+/// One key and its demand: a listed tenant, or the class `default` of all unlisted names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claimant {
     /// Requests/s offered; of the class those within the tenant limit of each name.

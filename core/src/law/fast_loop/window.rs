@@ -5,14 +5,16 @@ use std::time::Duration;
 use crate::law::parameters;
 use crate::quantity::MonoTime;
 
-/// The number of bins: the longest window in the past, and the longest spread of one report into the future.
+/// The number of bins: the maximum window in the past, and the maximum spread of one report into
+/// the future.
 const BINS: usize = 48;
 
 /// Counts of one key in bins as long as the fast loop's period.
 ///
-/// A report carries the number of requests since the last one, not their times. The window spreads them
-/// evenly over the report's interval, from its arrival on. Counted all at once on arrival they would alias
-/// with the loop that reads them when one client carries a zone. The spread needs no history per client.
+/// A report carries the number of requests since the last one, not their times. The window spreads
+/// them evenly over the report's interval, from its arrival on. Counted in one moment on arrival
+/// they would alias with the loop that reads them when one client carries a zone. The spread needs
+/// no history per client.
 #[derive(Clone, Debug)]
 pub struct Window {
     bins: [f32; BINS],
@@ -32,7 +34,7 @@ pub struct Spread {
     now: MonoTime,
     /// The number of the current bin.
     current: u64,
-    /// The bins and the part of the requests that goes into each.
+    /// The bins and their parts of the requests.
     parts: Vec<(u8, f64)>,
 }
 
@@ -74,7 +76,7 @@ impl Spread {
 }
 
 impl Window {
-    /// Adds `count` requests of a report whose spread is known.
+    /// Adds `count` requests of a report with a known spread.
     #[inline]
     pub fn add_spread(&mut self, spread: &Spread, count: f64) {
         if self.current != spread.current {
@@ -128,7 +130,6 @@ impl Window {
     }
 }
 
-/// Returns the number of whole bins in a span.
 fn bins_in(span: Duration) -> u64 {
     (span.as_nanos() / parameters::FAST_PERIOD.as_nanos().max(1)) as u64
 }

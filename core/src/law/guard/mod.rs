@@ -49,11 +49,12 @@ impl Guard {
         Self { rate, depth: if denied { Tokens::NONE } else { Tokens::new(depth) } }
     }
 
-    /// Returns the part of a client in the headroom pool of a bucket of which it offers `own`, `None` before
-    /// its first interval is over: half by its share of the traffic and half evenly. The depth is that of a
-    /// guard with `pool_requests`, or what few clients have each, times the learned factor, which raises it
-    /// to at most `pool_depth_requests`, the part of the zone's `burst` or the depth for the client's largest
-    /// `group`, whichever is most. Without headroom rate and depth are zero.
+    /// Returns the part of a client in the headroom pool of a bucket where it offers `own`, `None`
+    /// before its first interval is over: half by its share of the traffic and half evenly. The
+    /// depth is that of a guard with `pool_requests`, or what few clients have each, times the
+    /// learned factor, which raises it to at most `pool_depth_requests`, the part of the zone's
+    /// `burst` or the depth for the client's largest `group`, the maximum of them. Without headroom
+    /// rate and depth are zero.
     pub fn pool(zone: &ZonePool, own: Option<Rate>, clients: u32, group: Tokens) -> Self {
         let Some(of_all) = zone.rate.rate() else { return Self { rate: Rate::ZERO, depth: Tokens::NONE } };
         let part = part(own, zone.offered, clients, parameters::POOL_EVEN);
@@ -66,17 +67,18 @@ impl Guard {
         Self { rate, depth: Tokens::new(depth) }
     }
 
-    /// Returns the depth of a pool for groups of `requests` that arrive at once: at most `pool_group_max` of the
-    /// limit, so that no group is worth more than a quarter of a second of it.
+    /// Returns the depth of a pool for groups of `requests` that arrive together: at most
+    /// `pool_group_max` of the limit, so that no group is worth more than a quarter of a second of
+    /// it.
     pub fn depth_of_group(requests: f64, limit: Limit) -> Tokens {
         let limit = limit.per_second().map_or(0.0, Rate::per_second);
         let most = parameters::POOL_GROUP_MAX.as_secs_f64() * limit;
         Tokens::new((parameters::POOL_GROUP * requests).min(most))
     }
 
-    /// Returns the depth that each of `clients` has of its pool for requests that arrive at once, however little it
-    /// offers: an even part of `min(pool_few_requests, pool_few_time * rate)`, where `rate` is that of all pools of
-    /// the zone, at most `pool_depth_requests`.
+    /// Returns the depth that each of `clients` has of its pool for requests that arrive together,
+    /// regardless of its offered rate: an even part of `min(pool_few_requests, pool_few_time *
+    /// rate)`, where `rate` is the rate of all pools of the zone, at most `pool_depth_requests`.
     fn depth_of_few(rate: Rate, clients: u32) -> f64 {
         let in_time = parameters::POOL_FEW_TIME.as_secs_f64() * rate.per_second();
         let of_all = parameters::POOL_FEW_REQUESTS.min(in_time);
@@ -185,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_learned_factor_deepens_a_pool_up_to_a_bound() {
-        // Of 20/s a depth of 8 requests, 0.4 s of the rate.
+        // At 20/s a depth of 8 requests, 0.4 s of the rate.
         for (shared, factor, burst, depth) in [
             (Some(20.0), 1.0, 1e6, 8.0),
             (Some(20.0), 2.0, 0.0, 16.0),

@@ -7,7 +7,7 @@ use super::{TwoPeriods, USED_MIN};
 use crate::law::parameters;
 use crate::report::Counts;
 
-/// The period at which the slack adapts.
+/// The period between adaptations of the slack.
 pub const SLACK_PERIOD: Duration = Duration::from_millis(500);
 /// The share of offered requests above which guard refusals count as many.
 const GUARDED_MAX: f64 = 0.01;
@@ -36,10 +36,10 @@ impl Slack {
         self.factor
     }
 
-    /// Adapts the slack after a [`SLACK_PERIOD`] with `counts`, in which the key had room for `cap`
-    /// requests/s. Judges two periods, and only
-    /// room present in both counts as wasted. A zone whose counts of a surge arrive first is given
-    /// the room of the others for one tick and cannot have used it yet.
+    /// Adapts the slack after a [`SLACK_PERIOD`] with `counts` and room of the key for `cap`
+    /// requests/s. Judges two periods, and only room present in both counts as wasted. A zone that
+    /// reports a surge first is given the room of the others for one tick and cannot have used it
+    /// yet.
     pub fn on_period(&mut self, counts: Counts, cap: f64) {
         let (seen, room) = self.periods.add(counts, cap);
         let guarded = seen.guarded() as f64 > GUARDED_MAX * seen.offered as f64;

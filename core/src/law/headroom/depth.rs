@@ -20,8 +20,8 @@ pub struct LearnedDepth {
     factor: f64,
     bad: f64,
     periods: TwoPeriods,
-    /// True if the latest look found a pool too shallow. The next one tells groups of requests from the first moment of
-    /// a surge.
+    /// True if the latest look found a pool too shallow. The next look distinguishes groups of
+    /// requests from the first moment of a surge.
     suspected: bool,
 }
 
@@ -37,10 +37,11 @@ impl LearnedDepth {
         PoolDepth::nearest(self.factor)
     }
 
-    /// Adapts the depth after a [`SLACK_PERIOD`](crate::law::SLACK_PERIOD) with `counts` of all keys, in which the zone had
-    /// room for `room` requests/s. Judges two periods, and waits for the next: what is offered must fit in that one, too.
-    /// Unless the zone is `settled`, refusals show nothing about the depth: the parts of clients that have just
-    /// joined are too small, and those of a zone on hold are another division's.
+    /// Adapts the depth after a [`SLACK_PERIOD`](crate::law::SLACK_PERIOD) with `counts` of all
+    /// keys and room of the zone for `room` requests/s. Judges two periods, and waits for the next:
+    /// the offered rate must fit in that period, too. Unless the zone is `settled`, refusals show
+    /// nothing about the depth: the parts of clients that have just joined are too small, and the
+    /// parts of a zone on hold are of another division.
     pub fn on_period(&mut self, counts: Counts, room: f64, settled: bool) {
         let (seen, room) = self.periods.add(counts, room);
         let offered = seen.offered as f64;

@@ -1,5 +1,5 @@
-//! The first excess of a zone: a few requests above its room that the coin does not answer, because a group
-//! of requests at once is no overload.
+//! The first excess of a zone: a few requests above its room that the coin does not answer, because
+//! a group of simultaneous requests is no overload.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct FirstExcess {
 }
 
 impl FirstExcess {
-    /// Accounts for a `span` in which `offered` requests/s came to a zone with room for `room` requests/s; 0
+    /// Accounts for a `span` with `offered` requests/s at a zone with room for `room` requests/s; 0
     /// if its bucket is overloaded.
     pub fn on_span(&mut self, room: f64, offered: f64, span: Duration) {
         let most = parameters::EXCESS_REQUESTS.min(parameters::EXCESS_TIME.as_secs_f64() * room);

@@ -1,13 +1,13 @@
-//! The grants of a zone to clients that have just joined: tokens for their first requests at once, which their
-//! small parts of the pool cannot have yet.
+//! The grants of a zone to clients that have just joined: tokens for their first group of requests,
+//! which their small parts of the pool cannot have yet.
 
 use std::time::Duration;
 
 use crate::decision::token_bucket::Tokens;
 use crate::law::parameters;
 
-/// The requests that a zone may still grant. They come back with time while the zone uses less than its room, so that
-/// a crowd of clients that joins at once has no more than a few clients.
+/// The requests that a zone may still grant. They return with time while the zone uses less than
+/// its room, so that a crowd of clients that joins together has no more than a few clients.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Grants {
     requests: f64,
@@ -23,7 +23,7 @@ impl Default for Grants {
 }
 
 impl Grants {
-    /// Accounts for a `span` in which `offered` requests/s came to a zone with room for `room` requests/s; 0
+    /// Accounts for a `span` with `offered` requests/s at a zone with room for `room` requests/s; 0
     /// if its bucket is overloaded. Without spare room nothing is granted, and grants begin anew.
     pub fn on_span(&mut self, room: f64, offered: f64, span: Duration) {
         let in_time = parameters::GRANT_TIME.as_secs_f64() * room;
@@ -53,7 +53,6 @@ mod tests {
         Duration::from_millis(ms)
     }
 
-    /// The whole tokens granted to each of the clients in turn.
     fn granted(grants: &mut Grants, wanted: &[f64]) -> Vec<Option<u64>> {
         wanted.iter().map(|wanted| grants.take(*wanted).map(Tokens::whole)).collect()
     }

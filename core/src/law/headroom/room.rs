@@ -1,4 +1,5 @@
-//! The room of a zone whose bucket is not overloaded, divided between its keys by what is offered just now.
+//! The room of a zone with a bucket that is not overloaded, divided between its keys by their
+//! present demand.
 
 use crate::law::fairness::{Claimant, Division};
 use crate::law::parameters;
@@ -59,7 +60,7 @@ mod tests {
         divide_room(&mut Division::default(), room, claimants)
     }
 
-    /// In millions, of which the margin for chance is little.
+    /// In millions: the margin for chance is a small part of them.
     fn in_millions(room: f64, claimants: &[ZoneClaimant]) -> Vec<f64> {
         let many = claimants.iter().map(|claimant| ZoneClaimant {
             offered: claimant.offered * 1e6,
@@ -84,7 +85,7 @@ mod tests {
             (&[key(500.0, 100.0), key(0.0, 400.0)], &[1_000.0, 500.0]),
             // Two surges divide the room above what they used, by weight.
             (&[key(900.0, 100.0), heavy], &[300.0, 700.0]),
-            // A key at its tenant limit has its rate, whatever there is.
+            // A key at its tenant limit has its rate, regardless of the room.
             (&[stopped, key(100.0, 100.0)], &[200.0, 800.0]),
         ] {
             let got = in_millions(1_000.0, claimants);

@@ -1,10 +1,11 @@
-//! The demand of a class's names by the bins of their rates, and the water level at which a given part of it passes.
+//! The demand of a class's names by the bins of their rates, and the water level that lets a given
+//! part of it pass.
 
 use super::Bin;
 
 /// Traffic at or below this rate in requests/s is none: a smoothed rate never quite reaches zero.
 const TRAFFIC_MIN: f64 = 1e-6;
-/// The least rate of a name in requests/s: one of which nothing is known passes whole.
+/// Minimum rate of a name in requests/s: an unknown name passes whole.
 const NAME_RATE_MIN: f64 = 1e-6;
 
 /// The traffic of one kind of names, in requests/s.
@@ -96,8 +97,8 @@ impl Tail {
         self.steps(spread).map(|step| step.passes(level)).sum()
     }
 
-    /// The level at which all zones together pass `passed` requests/s. A zone that fades counts with its presence, 0 to
-    /// 1.
+    /// The level that lets all zones together pass `passed` requests/s. A zone that fades counts
+    /// with its presence, 0 to 1.
     pub fn common_level<'a>(zones: impl Iterator<Item = (&'a Self, Spread, f64)>, passed: f64) -> f64 {
         let mut steps = Vec::new();
         for (tail, spread, presence) in zones {
@@ -106,8 +107,8 @@ impl Tail {
         level_of(steps, passed)
     }
 
-    /// The levels at which the class passes the share `passing` of its demand [within](Self::within) the tenant
-    /// limit. O(B log B) for B bins.
+    /// The levels that let the class pass the share `passing` of its demand [within](Self::within)
+    /// the tenant limit. O(B log B) for B bins.
     pub fn cut(&self, passing: f64, spread: &Spread) -> Cut {
         let limit = spread.tenant_limit;
         let passed = passing * self.within(limit);
@@ -141,7 +142,6 @@ impl Tail {
     }
 }
 
-/// Traffic of names of one rate.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     rate: f64,
@@ -164,7 +164,7 @@ fn part(level: f64, rate: f64) -> f64 {
     if rate > level { level / rate } else { 1.0 }
 }
 
-/// The level at which the steps pass `passed` in all; infinite if they do not offer as much.
+/// The level that lets the steps pass `passed` in all; infinite if they do not offer as much.
 fn level_of(mut steps: Vec<Step>, passed: f64) -> f64 {
     steps.retain(|step| step.traffic > TRAFFIC_MIN);
     steps.sort_unstable_by(|one, other| one.rate.total_cmp(&other.rate));

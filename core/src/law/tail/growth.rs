@@ -1,5 +1,5 @@
-//! The pace at which the names of a class become established, so that names that a caller invents and keeps cannot
-//! replace the tenants before them at once.
+//! The pace of establishing the names of a class, so that names that a caller invents and keeps
+//! cannot replace the tenants before them immediately.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use crate::quantity::MonoTime;
 /// The established names of one class in one zone, and the room for more.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
-    /// The first request of the class.
     since: MonoTime,
     /// True once a child has named names that were established before.
     was_told: bool,

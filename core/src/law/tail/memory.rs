@@ -1,4 +1,4 @@
-//! The memory of one name's requests, from which its rate and its standing follow.
+//! The memory of one name's requests: its rate and its standing follow from it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct NameMemory {
     /// Tenths of a second: the time of the first request, and of the latest update.
     first: u32,
     last: u32,
-    /// The looks at which it had traffic, as far as they matter.
+    /// Number of looks with traffic, as far as they matter.
     looks: u8,
     /// True if it had traffic since the last look.
     was_seen: bool,
@@ -82,7 +82,6 @@ impl NameMemory {
         }
     }
 
-    /// Updates the standing from the memories.
     fn follow(&mut self, report_interval: Duration) -> Standing {
         let was_counted = self.standing.bin.is_some();
         let from = if was_counted { parameters::NAME_COUNTS_KEPT } else { parameters::NAME_COUNTS };

@@ -6,7 +6,8 @@ use crate::quantity::OutOfRange;
 const RATE_MIN: f64 = 0.05;
 /// The ratio between the rates of neighbouring bins.
 const STEP: f64 = 1.1;
-/// The relative distance from its bin at which a name changes it. Larger than half a step, so that chance does not.
+/// Minimum relative distance from its bin for a name to change it. Larger than half a step, so that
+/// chance does not.
 const HYSTERESIS: f64 = 0.075;
 
 /// A bin of rates, each a tenth above the one before.
@@ -16,7 +17,7 @@ pub struct Bin(u8);
 /// The standing of a name. The default is that of a name that was never seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// True once the name has had traffic for long enough to count as a tenant of its own.
+    /// True once the name has had traffic for long enough to count as its own tenant.
     pub established: bool,
     /// The bin of its rate; `None` while its own counts are too few to tell.
     pub bin: Option<Bin>,

@@ -1,4 +1,4 @@
-//! The tail: bins, memories, growth, and the level at which a class passes its part.
+//! The tail: bins, memories, growth, and the level that lets a class pass its part.
 
 use std::time::Duration;
 

@@ -1,17 +1,17 @@
-//! The presence of a silent zone. A zone that died and one that is cut off look the same, so its share is
+//! The presence of a silent zone. A dead zone and a disconnected one look the same, so its share is
 //! released slowly.
 
 use std::time::Duration;
 
 use crate::quantity::OutOfRange;
 
-/// The time for which a silent child counts in full.
+/// Time that a silent child counts in full.
 pub const HELD: Duration = Duration::from_secs(30);
-/// The time after which a silent child no longer counts.
+/// Time until a silent child does not count anymore.
 pub const GONE: Duration = Duration::from_secs(60);
 
-/// Returns the presence of a child whose last report is `silent_for` old: 1 up to [`HELD`], then linear down
-/// to 0 at [`GONE`].
+/// Returns the presence of a child with a last report `silent_for` old: 1 up to [`HELD`], then
+/// linear down to 0 at [`GONE`].
 pub fn presence(silent_for: Duration) -> f64 {
     let left = GONE.saturating_sub(silent_for).as_secs_f64();
     (left / (GONE - HELD).as_secs_f64()).min(1.0)
@@ -47,7 +47,7 @@ impl Presences {
         Self(((presences.sum::<f64>() * 1e3).round() as u32).max(1_000))
     }
 
-    /// Returns the sum where each child represents `each` children of its own.
+    /// Returns the sum if each child represents `each` children below it.
     pub fn times(self, each: f64) -> Self {
         Self::sum(std::iter::once(self.as_f64() * each))
     }

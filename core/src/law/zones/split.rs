@@ -68,8 +68,9 @@ impl Whole {
         Part { rate, cap }
     }
 
-    /// Returns the key's contribution to the child's hold, its part of the limit while the controller is
-    /// silent. `overloaded` is true if the demand on the bucket exceeds its target. Headroom comes on top.
+    /// Returns the key's contribution to the child's hold, its part of the limit while the
+    /// controller is silent. `overloaded` is true if the demand on the bucket exceeds its target.
+    /// Headroom is added to it.
     pub fn hold(&self, child: Child, offered: f64, overloaded: bool) -> f64 {
         let (share, even) = child.shares(self.offered, offered);
         let share = if overloaded && self.is_scarce() {

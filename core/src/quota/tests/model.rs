@@ -19,7 +19,6 @@ impl Model {
         Self { rate, tokens: rate.max().into(), next_refill, session_start: at }
     }
 
-    /// Does what the reply to a take says, from the description of the protocol.
     fn take(&mut self, at: u64, take: u64, is_strict: bool) -> u64 {
         let (mut tokens, mut next) = (self.tokens, self.next_refill);
         while next <= i128::from(at) {
@@ -59,13 +58,13 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Times that stand still, advance, or go back a little.
 fn any_times(goes_back: bool) -> impl Strategy<Value = Vec<i64>> {
     let back = if goes_back { 0..50_i64 } else { 0..1 };
     vec(prop_oneof![Just(0_i64), 0..9_i64, 0..200_i64, back.prop_map(|back| -back)], 80)
 }
 
-/// Returns the largest sum of tokens granted from one take to a later one, less what the refills of that time give.
+/// Returns the maximum sum of tokens granted from one take to a later one, less what the refills of
+/// that time give.
 ///
 /// No two refills of a bucket are closer than its interval, so that a closed interval of length d has at most
 /// 1 + d / every of them.

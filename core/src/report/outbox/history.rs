@@ -6,7 +6,6 @@ use crate::report::{Counts, InstanceId, Tally};
 /// The totals of one key that were sent and acknowledged, over all streams. `P` names a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History<P = ParentIndex> {
-    /// The totals in the last report on any stream.
     pub(super) tally: Tally,
     /// The part that the controller has confirmed.
     pub(super) confirmed: Counts,
@@ -25,14 +24,13 @@ pub(super) enum LastParent<P = ParentIndex> {
     NewName,
     /// No parent received counts of this key, but an earlier key may have had its name.
     ReusedName,
-    /// This parent, whose memory may still hold older counts under the name.
+    /// This parent: its memory may still hold older counts under the name.
     MaybeStale(P),
-    /// This parent, whose memory under the name holds only counts of this key; no other parent received any
-    /// since.
+    /// This parent: its memory under the name holds only counts of this key; no other parent
+    /// received any since.
     Current(P),
 }
 
-/// The index of a parent in the outbox's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ParentIndex(pub(super) u32);
 
@@ -44,17 +42,14 @@ pub struct Handover(History<InstanceId>);
 // === impl History ===
 
 impl<P> History<P> {
-    /// The history of a key that counts from zero.
     pub(super) const fn new(last_parent: LastParent<P>) -> Self {
         Self { tally: Tally::ZERO, confirmed: Counts::ZERO, last_parent }
     }
 
-    /// Returns true if the controller has confirmed all that was sent.
     pub(super) fn is_confirmed(&self) -> bool {
         self.confirmed.covers(self.tally.counts)
     }
 
-    /// Names the parent in another way.
     pub(super) fn map_parent<Q>(self, f: impl FnOnce(P) -> Q) -> History<Q> {
         let last_parent = match self.last_parent {
             LastParent::NewName => LastParent::NewName,
@@ -76,7 +71,6 @@ impl LastParent {
         }
     }
 
-    /// Records that counts are sent to `parent`.
     #[inline]
     pub(super) fn on_sent_to(&mut self, parent: ParentIndex) {
         *self = match *self {

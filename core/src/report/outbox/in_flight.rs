@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use crate::report::Counts;
 
-/// The maximum number of entries: at 10 reports/s these are 6.4 s, ten times as long as a healthy
-/// confirmation takes. The last entry joins all later reports, which delays a confirmation but never invents
-/// one.
+/// Maximum number of entries: at 10 reports/s these are 6.4 s, ten times as long as a healthy
+/// confirmation takes. The last entry joins all later reports, which delays a confirmation but
+/// never invents one.
 const REPORTS_MAX: usize = 64;
 
 /// Unconfirmed reports, oldest first.
@@ -18,7 +18,6 @@ pub(super) struct InFlight {
     merged: u64,
 }
 
-/// The total of one key in one report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentCounts {
     pub(super) slot: u32,
@@ -58,10 +57,11 @@ impl InFlight {
     }
 }
 
-/// Joins the counts of two reports, both in the order of slots, into one that is confirmed with the later.
+/// Joins the counts of two reports, both in the order of slots. They are confirmed with the later
+/// report.
 fn join(earlier: Vec<SentCounts>, later: Vec<SentCounts>) -> Vec<SentCounts> {
     let mut all: Vec<SentCounts> = later.into_iter().chain(earlier).collect();
-    // The sort is stable, so of two entries for one slot the later report's comes first, and is kept.
+    // The sort is stable, so of two entries for one slot the later report's is first, and is kept.
     all.sort_by_key(|sent| sent.slot);
     all.dedup_by_key(|sent| sent.slot);
     all

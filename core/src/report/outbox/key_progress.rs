@@ -14,7 +14,6 @@ pub(super) struct Slot {
     pub(super) generation: u32,
 }
 
-/// The state of one key on the present stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeyProgress {
     /// No key: it is finished, or another outbox has it. The next key in the slot takes over `free_id`.
@@ -31,11 +30,9 @@ pub(super) enum KeyProgress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WireId(NonZeroU32);
 
-/// One key's part of a report.
 pub(super) struct Reported {
     pub(super) id: WireId,
     pub(super) tally: Tally,
-    /// The counts that no earlier report carried.
     pub(super) increase: Counts,
 }
 
@@ -54,7 +51,6 @@ impl Slot {
         Some(history)
     }
 
-    /// Puts a key into the slot, in place of any that was there.
     pub(super) fn adopt(&mut self, history: History) {
         *self = Self {
             progress: KeyProgress::Undefined { id: self.progress.id(), history },
@@ -72,7 +68,6 @@ impl Default for KeyProgress {
 }
 
 impl KeyProgress {
-    /// Moves on to a new stream, on which no key has a wire id.
     pub(super) fn reopen(&mut self) {
         *self = match *self {
             Self::Released { .. } => Self::Released { free_id: None },

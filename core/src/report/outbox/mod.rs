@@ -1,8 +1,8 @@
 //! The outbox: a child's side of reporting. It turns the counts of each key into reports for the parent, and
 //! tracks how far the parent and the controller have acknowledged them.
 //!
-//! A child is a client or an aggregator; its parent is the aggregator or the controller that it has a stream
-//! to. A key is a tenant within a bucket, for which requests are counted.
+//! A child is a client or an aggregator; its parent is the aggregator or the controller that it has
+//! a stream to. A key is a tenant within a bucket, with counts of requests.
 //!
 //! # Rules
 //! 1. **Counts are totals** since the key began; they never go back. A report carries the totals that changed
@@ -11,10 +11,11 @@
 //! 2. **No counts before the answer.** A stream begins with reports without counts. Counts follow once the
 //!    parent's first message has named its instance, because a definition (rule 3) has to say whether this
 //!    parent was the last to receive counts of the key.
-//! 3. **A key is defined before its first counts on a stream.** The [definition](KeyDefinition) gives the key
-//!    a small number for this stream, its wire id. It also tells the parent from which total to count on: how
-//!    much of the key is confirmed, how much was sent to any parent, and whether the parent may rely on its
-//!    own memory of the key (see [`Books`](super::Books) for the parent's side).
+//! 3. **A key is defined before its first counts on a stream.** The [definition](KeyDefinition)
+//!    gives the key a small number for this stream, its wire id. It also gives the parent the total
+//!    to count on from: how much of the key is confirmed, how much was sent to any parent, and
+//!    whether the parent may rely on its own memory of the key (see [`Books`](super::Books) for the
+//!    parent's side).
 //! 4. **Acknowledgement has two steps** ([`Echo`]). *Covered*: the parent has merged the report, but would
 //!    lose it in a crash. *Confirmed*: the controller has the counts, and no crash of an aggregator can lose
 //!    them any more. A controller as the parent confirms what it covers.
@@ -33,10 +34,10 @@
 //!  Released --- adopt: a key takes the slot ------------> Undefined
 //!  a finished key --- replace: the next key takes over -> Undefined
 //! ```
-//! `KeyProgress` is this state. `History` goes with it over all streams: the total sent, the total confirmed,
-//! and `LastParent`, the parent that received counts last. `InFlight` holds the reports that are not
-//! confirmed yet. A key is *finished* once its owner counts no more for it and all its counts are sent and
-//! confirmed.
+//! `KeyProgress` is this state. `History` stays with it over all streams: the total sent, the total
+//! confirmed, and `LastParent`, the parent that received counts last. `InFlight` holds the reports
+//! that are not confirmed yet. A key is *finished* once its owner counts no more for it and all its
+//! counts are sent and confirmed.
 
 mod history;
 mod in_flight;
@@ -62,7 +63,6 @@ use key_progress::Slot;
 pub struct Outbox {
     /// The number of the last report on the present stream.
     seq: u64,
-    /// The parent, once it has answered on the present stream.
     parent: Option<ParentIndex>,
     /// The parents that keys refer to by index, which takes a quarter of the room of an [`InstanceId`].
     parents: Vec<InstanceId>,
@@ -145,7 +145,6 @@ impl Outbox {
         self.in_flight.push(self.seq, sent);
     }
 
-    /// Adds the definition of every undefined key to `report`.
     fn define(&mut self, report: &mut Report, keys: &[Key], parent: ParentIndex) {
         let from = if self.has_undefined { 0 } else { self.checked_slots };
         self.has_undefined = false;
@@ -162,8 +161,8 @@ impl Outbox {
         }
     }
 
-    /// Returns the slots of the keys that have these wire ids on the present stream. Linear in the ids while these are
-    /// those of their slots, and else in the slots, too.
+    /// Returns the slots of the keys that have these wire ids on the present stream. Linear in the
+    /// ids while these equal their slots, and else in the slots, too.
     pub fn slots_of(&self, ids: impl Iterator<Item = KeyId>) -> Vec<Option<KeyId>> {
         let mut by_id: Option<HashMap<u32, KeyId>> = None;
         let slot = |id: KeyId| {
@@ -226,9 +225,10 @@ impl Outbox {
 
     /// Puts a new key, which counts from zero, into an empty slot or the slot of a finished key.
     ///
-    /// Returns false and changes nothing while counts of the key are unconfirmed: a parent that has forgotten
-    /// the key could no longer account for them. The new key counts as one with a reused name, which is the
-    /// safe choice: the owner does not remember whether the name was used before.
+    /// Returns false and changes nothing while counts of the key are unconfirmed: a parent that has
+    /// forgotten the key could not account for them anymore. The new key counts as one with a
+    /// reused name, which is the safe choice: the owner does not remember whether the name was used
+    /// before.
     pub fn replace(&mut self, id: KeyId) -> bool {
         let tally = self.history(id).map_or(Tally::ZERO, |history| history.tally);
         let is_settled = self.is_settled(id, tally);
@@ -238,8 +238,9 @@ impl Outbox {
         is_settled
     }
 
-    /// Releases a key: it is no longer reported here, and later acknowledgements on this stream do not touch
-    /// it. Returns `None` if the slot is empty; a slot that was never used counts as one with a new key.
+    /// Releases a key: it is not reported anymore here, and later acknowledgements on this stream
+    /// do not touch it. Returns `None` if the slot is empty; a slot that was never used counts as
+    /// one with a new key.
     ///
     /// The slot itself stays. To drop slots that stay empty, make a new outbox and let it adopt the other
     /// keys.
@@ -248,15 +249,14 @@ impl Outbox {
         Some(Handover::new(history.map_parent(|ParentIndex(index)| self.parents[index as usize])))
     }
 
-    /// Adopts a key: one that another outbox released, or one that counts from zero. The caller gives it a
-    /// slot that is empty or holds a finished key. The next report defines it.
+    /// Adopts a key: a key that another outbox released, or a new key that counts from zero. The
+    /// caller gives it a slot that is empty or holds a finished key. The next report defines it.
     pub fn adopt(&mut self, id: KeyId, handover: Handover) {
         let history = handover.into_history().map_parent(|parent| self.parent_index(parent));
         self.slot(id).adopt(history);
         self.has_undefined = true;
     }
 
-    /// Returns a slot, which is made if there is none yet.
     fn slot(&mut self, id: KeyId) -> &mut Slot {
         self.slots.resize((id.index() + 1).max(self.slots.len()), Slot::default());
         &mut self.slots[id.index()]
@@ -270,7 +270,6 @@ impl Outbox {
 // === Parents ===
 
 impl Outbox {
-    /// Returns the index of a parent, which is added if it is new.
     fn parent_index(&mut self, parent: InstanceId) -> ParentIndex {
         let known = self.parents.iter().position(|known| *known == parent);
         let index = known.unwrap_or_else(|| {

@@ -6,7 +6,6 @@ use crate::names::Place;
 /// Requests/s that a client is believed to decide in these tests.
 const PER_S: u64 = 1_000;
 
-/// The parent of one child: its books, and what a ledger was given.
 struct Parent {
     books: Books,
     seq: u64,
@@ -56,7 +55,6 @@ impl Parent {
         self.books.enter_into(now, report, self.late_room, &mut self.ledger)
     }
 
-    /// Defines the keys `a` and `b` in a first report, which has no counts.
     fn begun() -> Self {
         let mut parent = Self::new();
         let define = |tenant: &str, sent: u64| KeyDefinition {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::names::Place;
 
-/// Books after two sound reports: keys `a` (10 requests, 2 of them late and 1 refused) and `b` (nothing yet).
 fn books() -> Books {
     let mut books = Books::new(PARENT, 100);
     let counts = Counts { offered: 10, dropped: 1, would_dropped: 0, ..Counts::ZERO };

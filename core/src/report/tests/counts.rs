@@ -14,12 +14,10 @@ fn with_quotas(counts: Counts, [quota_dropped, would_quota_dropped, quota_repeat
     Counts { quota_dropped, would_quota_dropped, quota_repeated, ..counts }
 }
 
-/// All eight columns in order.
 fn all([a, b, c, d, e, quotas @ ..]: [u64; 8]) -> Counts {
     with_quotas(counts([a, b, c, d, e]), quotas)
 }
 
-/// The derived counts: refused, admitted, passed, guarded.
 fn summary(counts: Counts) -> [u64; 4] {
     [counts.refused(), counts.admitted(), counts.passed(), counts.guarded()]
 }
@@ -102,7 +100,7 @@ fn counts_with_more_refused_than_offered_are_unsound() {
         // The guard cannot have decided more would-drops than there are.
         ([10, 0, 0, 4, 5], false),
         ([10, 0, 0, 0, 1], false),
-        // Not even where the sum goes round.
+        // Not even where the sum overflows.
         ([MAX, MAX, 1, 0, 0], false),
         ([MAX, MAX, 0, 1, 0], false),
         ([MAX, 1, MAX, MAX, 0], false),
@@ -130,7 +128,7 @@ fn any_counts() -> impl Strategy<Value = Counts> {
     any::<[u64; 8]>().prop_map(all)
 }
 
-/// Sound counts: every request has one outcome. Also those that passed.
+/// Sound counts: every request has one outcome. Also requests that passed.
 fn sound_counts() -> impl Strategy<Value = (Counts, u64)> {
     let ends: [_; 8] = std::array::from_fn(|_| 0..1_000u64);
     ends.prop_map(|[served, dropped, guard, would_coin, would_guard, quota, would_quota, repeated]| {

@@ -22,7 +22,7 @@ const INSTANCE: InstanceId = InstanceId(7);
 enum Step {
     /// Requests come for one of the keys. Some are refused, by the coin, by a quota, or from the memory of one.
     Decide { key: usize, new: Counts },
-    /// The child begins a stream with this parent on this uplink, whatever the state of the one before.
+    /// The child begins a stream with this parent on this uplink, regardless of the earlier state.
     Connect { uplink: usize, parent: usize },
     /// The child sends a report; it is now on its way.
     Send(usize),
@@ -44,14 +44,13 @@ enum Step {
     Forget(usize),
     /// Everything arrives and is confirmed before the child turns to this parent.
     Move(usize),
-    /// A key moves to the other uplink, whatever is on its way.
+    /// A key moves to the other uplink, regardless of messages on their way.
     Hand(usize),
-    /// A key is finished if all its counts are confirmed, and its place goes to a key that counts from zero:
-    /// with another name, or with the same one.
+    /// A key is finished if all its counts are confirmed, and its place is given to a key that
+    /// counts from zero: with another name, or with the same one.
     Finish { key: usize, renames: bool },
 }
 
-/// The state of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Decided,
@@ -68,7 +67,6 @@ struct World {
     uplinks: [Uplink; 2],
     streams: u64,
     parents: [ParentSide; 2],
-    /// The key of each id of a stream.
     ids: HashMap<(StreamId, KeyId), usize>,
     unconfirmed: u64,
 }
@@ -81,20 +79,16 @@ struct Counted {
     counted: Counts,
     fates: Vec<Fate>,
     finished: bool,
-    /// Its uplink, and its place there.
     at: (usize, usize),
 }
 
-/// An uplink of the child.
 #[derive(Default)]
 struct Uplink {
     outbox: Outbox,
     line: Option<Line>,
-    /// The key at each place, if there is one.
     places: Vec<Option<usize>>,
 }
 
-/// The present stream of an uplink.
 #[derive(Clone, Copy)]
 struct Line {
     parent: usize,
@@ -109,7 +103,6 @@ struct Sent {
 }
 
 struct ParentSide {
-    /// This life of it.
     id: InstanceId,
     roster: Sessions,
     arriving: Vec<(StreamId, VecDeque<Sent>)>,
@@ -172,7 +165,6 @@ impl World {
         self.check();
     }
 
-    /// Returns one of the unfinished keys.
     fn living(&self, pick: usize) -> usize {
         let living: Vec<usize> = (0..self.keys.len()).filter(|key| !self.keys[*key].finished).collect();
         living[pick % living.len()]
@@ -247,7 +239,6 @@ impl World {
         }
     }
 
-    /// Handles a report as the parent of every tier does.
     fn enter(&mut self, parent: usize, stream: StreamId, sent: &Sent) -> Result<(), StreamRejected> {
         let Sent { report, lives } = sent;
         let ParentSide { roster, pending, .. } = &mut self.parents[parent];
@@ -377,7 +368,6 @@ impl World {
         }
     }
 
-    /// Everything sent on a stream arrives, is rolled up and confirmed.
     fn deliver(&mut self, uplink: usize, Line { parent, stream }: Line) {
         while self.parents[parent].arriving.iter().any(|(other, queue)| *other == stream && !queue.is_empty())
         {
@@ -456,7 +446,6 @@ fn decide() -> impl Strategy<Value = Step> {
     )
 }
 
-/// A child with this many uplinks is connected to these parents.
 fn talk(uplinks: usize, parents: std::ops::Range<usize>) -> impl Strategy<Value = Step> {
     let parent = move || parents.clone();
     let uplink = move || 0..uplinks;
@@ -486,7 +475,6 @@ fn any_step(uplinks: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Two uplinks, each with a parent of its own, between which keys move.
 fn any_handing() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0..KEYS).prop_map(Step::Hand),
@@ -499,7 +487,7 @@ fn any_handing() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// counted <= decided <= counted + unconfirmed, whatever happens.
+/// counted <= decided <= counted + unconfirmed, in every history.
 fn check_history(history: &[Step], last: usize) {
     let mut world = World::default();
     history.iter().for_each(|step| world.step(step));

@@ -11,7 +11,6 @@ mod tallies;
 use super::*;
 use crate::names::{Name, Tenant, Zone};
 
-/// The instance of the parent.
 const PARENT: InstanceId = InstanceId(99);
 
 impl Tallies {
@@ -48,7 +47,6 @@ fn identity() -> Identity {
     }
 }
 
-/// The definition of a key without counts.
 fn definition(tenant: &str) -> KeyDefinition {
     KeyDefinition { key: key(tenant), base: Counts::ZERO, sent: Counts::ZERO, continues: false }
 }

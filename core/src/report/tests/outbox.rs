@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// An outbox with a stream to a parent that has answered.
 fn answered() -> Outbox {
     let mut outbox = Outbox::default();
     reopen(&mut outbox);
@@ -79,8 +78,8 @@ fn report_carries_changed_keys_and_on_a_new_stream_all_keys() {
     assert_eq!(send(&mut outbox, 1, 6), (1, 2, vec![(0, 1), (1, 6)]));
 }
 
-/// Returns the base of a definition that follows `reports` reports, the first `confirmed` of which are
-/// confirmed.
+/// Returns the base of a definition that follows `reports` reports; the first `confirmed` reports
+/// are confirmed.
 fn base_after(reports: u64, confirmed: u64) -> u64 {
     let mut outbox = answered();
     let fill = |outbox: &mut Outbox, offered| {

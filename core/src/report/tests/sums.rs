@@ -1,5 +1,5 @@
-//! What a parent counts of all its children together: no child takes the room of another, and no sum comes near
-//! 64 bits.
+//! Counts of a parent over all its children: no child takes the room of another, and no sum comes
+//! near 64 bits.
 
 use super::*;
 use crate::exchange::StreamId;
@@ -11,7 +11,6 @@ const PER_S: u64 = 1_000_000;
 const DAY: u64 = 86_400;
 const ALL: u64 = 1 << 60;
 
-/// Counts every key in one sum.
 #[derive(Default)]
 struct Sum(u128);
 
@@ -26,7 +25,7 @@ impl Ledger for Sum {
     }
 }
 
-/// A parent, and the time by its clock and by those of its children.
+/// A parent, and the time by its clock and by its children's clocks.
 struct Parent {
     sessions: Sessions,
     sum: Sum,
@@ -34,7 +33,6 @@ struct Parent {
     streams: u64,
 }
 
-/// A child with one key.
 struct Reporter {
     instance: u128,
     stream: StreamId,
@@ -53,7 +51,6 @@ impl Parent {
         self.micros += (seconds * 1e6) as u64;
     }
 
-    /// A child that has greeted and sent its first report with a time.
     fn greeted(&mut self, role: Role, instance: u128, clients: u32) -> Reporter {
         let mut reporter = self.greet(role, instance, clients);
         self.take(&mut reporter, 0, 0);
@@ -81,7 +78,7 @@ impl Parent {
         reporter
     }
 
-    /// Enters a report with more requests, some of them late. Returns those that were counted.
+    /// Enters a report with more requests, some of them late. Returns the counted requests.
     fn take(&mut self, child: &mut Reporter, offered: u64, late: u64) -> u64 {
         let more = |before: Counts, more| Counts { offered: before.offered + more, ..before };
         child.total.counts = more(child.total.counts, offered);
@@ -179,7 +176,7 @@ fn times_that_only_the_child_shows_use_up_the_allowance_for_unknown_times() {
     let mut counted = 0;
     let mut child = parent.greeted(Role::Client, 1, 0);
     for _ in 0..100 {
-        // Its clock is a day ahead in each report of a stream of its own.
+        // Its clock is a day ahead in each report of its own stream.
         parent.streams += 1;
         child.stream = StreamId(parent.streams);
         let identity = Identity { instance: InstanceId(1), ..identity() };
@@ -203,7 +200,7 @@ fn times_that_only_the_child_shows_use_up_the_allowance_for_unknown_times() {
 #[test]
 fn honest_children_that_were_away_for_hours_lose_nothing() {
     let mut parent = Parent::new(20_000);
-    // A restarted aggregator, to which 5,000 clients return after six hours.
+    // A restarted aggregator: 5,000 clients return to it after six hours.
     let mut aggregator = parent.greeted(Role::Aggregator, 1, 0);
     let mut client = parent.greeted(Role::Client, 2, 0);
     let of_one = 10_000 * 6 * 3_600;

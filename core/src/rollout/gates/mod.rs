@@ -1,7 +1,7 @@
 //! The gates between the stages of a rollout: evidence in, judgement out. Pure.
 //!
-//! Too few samples, an absent value and NaN are inconclusive and never pass. A value known to be bad fails
-//! the gate, whatever else is unknown.
+//! Too few samples, an absent value and NaN are inconclusive and never pass. A value known to be
+//! bad fails the gate, regardless of unknown values.
 //!
 //! Behind a proxy, no instance may observe responses. Then the canary gate rests on refusals and extra gates:
 //! see [`LatencyBasis`].
@@ -35,7 +35,8 @@ pub struct CanaryGate {
     pub window: Duration,
     /// The highest drop ratio in the canary cohort: finite, 0 or more.
     pub max_drop_ratio: f64,
-    /// The largest difference of the 99th percentile of latency between the canary cohort and the others.
+    /// Maximum difference of the 99th percentile of latency between the canary cohort and the
+    /// others.
     pub max_p99_delta: Duration,
 }
 
@@ -72,7 +73,7 @@ pub struct Observed {
     /// True if an instance on either side has reported a latency since the stage began. It outlives the window
     /// and restarts, unlike the samples.
     pub has_latencies: bool,
-    /// Admitted requests on both sides whose responses no instance can observe.
+    /// Admitted requests on both sides with responses that no instance can observe.
     pub unobserved: u64,
     /// The zone with the oldest report, if that is stale.
     pub stale: Option<StaleZone>,
@@ -193,8 +194,8 @@ pub fn leave_shadow(gate: &ShadowGate, min_samples: u64, observed: &Observed) ->
     reasons.judgement()
 }
 
-/// Judges whether a bucket may leave canary for enforce; one that fails returns to shadow. A stale zone fails
-/// the gate: the effect of its canary is unknown. Latency counts unless it is [not
+/// Judges whether a bucket may leave canary for enforce; a bucket that fails returns to shadow. A
+/// stale zone fails the gate: the effect of its canary is unknown. Latency counts unless it is [not
 /// reported](LatencyBasis::NotReported).
 pub fn leave_canary(gate: &CanaryGate, min_samples: u64, observed: &Observed) -> Judgement {
     let mut reasons = Reasons::default();
@@ -252,7 +253,6 @@ impl Judgement {
     }
 }
 
-/// The reasons found so far.
 #[derive(Default)]
 struct Reasons {
     bad: Vec<Why>,
@@ -366,7 +366,6 @@ impl fmt::Display for Why {
     }
 }
 
-/// A span for display, in the largest unit with a whole part.
 struct Span(Duration);
 
 impl fmt::Display for Span {

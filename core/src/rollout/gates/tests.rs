@@ -15,7 +15,6 @@ fn reading(value: f64) -> Reading {
     Reading { value: Some(value), samples: SAMPLES }
 }
 
-/// Evidence that passes both gates.
 fn good() -> Observed {
     Observed {
         with_data: DAY * 7,
@@ -117,7 +116,7 @@ fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
             |o| *o = Observed { stale: stale(), ..Observed::default() },
             [OPEN, FAIL],
         ),
-        // A value known to be bad fails the gate, whatever else is unknown.
+        // A value known to be bad fails the gate, regardless of unknown values.
         (
             "bad ratio, no time",
             |o| (o.drop_ratio, o.with_data) = (reading(0.1), Duration::ZERO),
@@ -238,7 +237,8 @@ fn canary_gate_without_any_latency_rests_on_refusals_and_extra_gates() {
         ("no extra gate", |o| o.queries.clear(), "pass", LatencyBasis::NotReported),
         // Instances that neither observe responses nor say that they cannot.
         ("none says that it cannot", |o| o.unobserved = 0, "inconclusive", LatencyBasis::Compared),
-        // A mixed fleet is judged by the responses that it observes, however many it does not.
+        // A mixed fleet is judged by the responses that it observes, regardless of the number of
+        // others.
         (
             "observed before the window or a restart",
             |o| o.has_latencies = true,

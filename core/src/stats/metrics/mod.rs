@@ -1,5 +1,5 @@
-//! Metrics as one table per tier, from which the metrics page and its document are read, so that no metric has two
-//! descriptions.
+//! Metrics as one table per tier: the metrics page and its document are read from it, so that no
+//! metric has two descriptions.
 
 mod text;
 
@@ -7,7 +7,7 @@ pub use text::text;
 
 use std::time::Duration;
 
-/// A metric of a tier whose state is `S`.
+/// A metric of a tier with the state `S`.
 #[derive(Debug)]
 pub struct Metric<S: ?Sized> {
     /// Its description.

@@ -55,7 +55,6 @@ fn write_family(text: &mut String, family: &Family) -> std::fmt::Result {
     Ok(())
 }
 
-/// Appends a text that ends neither its line nor its quotes.
 fn escape(text: &mut String, value: &str, is_quoted: bool) {
     for c in value.chars() {
         match c {

@@ -10,14 +10,12 @@ fn leader(epoch: u64, instance: u128) -> Leader {
     Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) }
 }
 
-/// Sends one report of a client that claims to follow a controller.
 fn claims(zone: &mut Zone, ms: u64, client: &mut Client, claimed: Leader) {
     let report = client.report(at(ms));
     let report = Report { epoch: Some(claimed.epoch), controller: claimed.instance, ..report };
     zone.on_report(at(ms), client.stream, report).unwrap();
 }
 
-/// Passes a message of a controller to a zone.
 fn directs(zone: &mut Zone, ms: u64, controller: Leader) -> Result<(), StaleDirective> {
     zone.on_open(at(ms));
     let seq = zone.report(at(ms)).seq;

@@ -1,4 +1,4 @@
-//! A refused report changes nothing, whatever the cause.
+//! A refused report changes nothing, regardless of the cause.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,7 +10,6 @@ use plimsoll_core::report::{InvalidReport, KeyDefinition, Tallies, Tally};
 
 use super::*;
 
-/// A definition of a key of which nothing was sent before.
 fn defined(name: &str) -> KeyDefinition {
     let key = Key { bucket: bucket(), tenant: tenant(name) };
     KeyDefinition { key, base: Counts::ZERO, sent: Counts::ZERO, continues: true }
@@ -24,7 +23,6 @@ fn offered(offered: u64) -> Counts {
     Counts { offered, ..Counts::ZERO }
 }
 
-/// Fills a report with everything that an accepted one would move.
 fn loaded(report: Report) -> Report {
     let other = Bucket::new("other").unwrap();
     let order = KillOrder { generation: KillGeneration(3), age: Duration::from_secs(1), ends_held: false };

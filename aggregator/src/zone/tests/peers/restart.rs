@@ -27,7 +27,7 @@ fn restarted_zone_withholds_counts_and_values_until_its_clients_are_back() {
     assert!(scene.zone.warmup.withholds(), "more clients might return");
     scene.run(0.1);
     assert!(!scene.zone.warmup.withholds());
-    // Withheld values are sent at once: the fast loop has followed the traffic in the meantime.
+    // Withheld values are sent immediately: the fast loop has followed the traffic in the meantime.
     let ratio = scene.clients[0].ratio("acme");
     assert!((ratio - 0.5).abs() < 0.01, "{ratio}");
     let unchanged = scene.clients[0].values("default").ratio;

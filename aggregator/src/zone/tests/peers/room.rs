@@ -1,5 +1,5 @@
-//! Children that ask for more buckets and tenants than anybody needs: what the policy names has room whatever
-//! they do, and what they ask for leaves when it is idle.
+//! Children that ask for more buckets and tenants than they need: buckets of the policy always have
+//! room, and buckets that children ask for leave when idle.
 
 use super::*;
 use plimsoll_core::directive::BucketDirective;
@@ -16,14 +16,12 @@ fn junk(number: usize) -> Bucket {
     named(&format!("junk{number}"))
 }
 
-/// Sends a greeting of a child that asks for these buckets.
 fn ask(zone: &mut Zone, now: u64, role: Role, instance: u128, buckets: impl Iterator<Item = Bucket>) {
     let identity = Some(identity(role, instance));
     let report = Report { seq: 1, identity, subscriptions: buckets.collect(), ..Report::default() };
     zone.on_report(at(now), StreamId(instance as u64), report).unwrap();
 }
 
-/// Directives of the controller for these buckets, which the policy names or not.
 fn directed(seq: u64, buckets: &[Bucket], is_named: bool) -> Directives {
     let mut message = Script::ratio(7).message(seq, 0);
     let mut of_bucket = message.buckets.remove(0);
@@ -84,12 +82,10 @@ fn more_names_on_the_same_stream_are_refused_and_named_until_they_are_asked_for_
     assert_eq!(unprotected(&zone), 0);
 }
 
-/// A zone with a controller that confirms every roll-up, for the named seconds.
 struct Confirmed {
     zone: Zone,
     books: Books,
     ids: Vec<Key>,
-    /// Requests that it counted, by key.
     counted: BTreeMap<Key, u64>,
     seq: u64,
     now: u64,
@@ -107,7 +103,6 @@ impl Confirmed {
         confirmed
     }
 
-    /// Sends directives of the controller.
     fn direct(&mut self, buckets: &[Bucket], is_named: bool) {
         self.seq += 1;
         self.zone.on_directives(at(self.now), directed(self.seq, buckets, is_named)).unwrap();
@@ -140,7 +135,6 @@ impl Confirmed {
     }
 }
 
-/// Reports `offered` requests in all of a bucket's class `default`.
 fn count(seq: u64, instance: Option<u128>, bucket: &Bucket, offered: u64, defines: bool) -> Report {
     let counts = Counts { offered, ..Counts::ZERO };
     let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };

@@ -1,4 +1,5 @@
-//! Exact quotas pass through a zone unchanged: at once, on hold, and after a restart. So do the counts of refusals.
+//! Exact quotas pass through a zone unchanged: immediately, on hold, and after a restart. So do the
+//! counts of refusals.
 
 use std::sync::Arc;
 

@@ -7,12 +7,11 @@ use plimsoll_policy::LimitSource;
 const STEP: Duration = Duration::from_secs(10);
 const DAY_STEPS: u64 = 8_640;
 
-/// A fleet of one zone whose brain ticks every 10 s, so that weeks pass in seconds.
+/// A fleet of one zone with a brain that ticks every 10 s, so that weeks pass in seconds.
 struct Weeks {
     brain: Brain,
     zone: Scripted,
     step: u64,
-    /// Minutes are saved.
     writes: bool,
 }
 
@@ -25,7 +24,6 @@ impl Weeks {
         Self { brain, zone: Scripted::new("a", 1), step: 0, writes: true }
     }
 
-    /// Runs one day of a shop with 200 to 1,000 requests/s, times a factor.
     fn day(&mut self, factor: f64) -> Option<f64> {
         for _ in 0..DAY_STEPS {
             let of_day = (self.step % DAY_STEPS) as f64 / DAY_STEPS as f64;
@@ -126,7 +124,7 @@ fn late_counts_are_no_surge() {
         highest
     };
     check_near(highest(&mut weeks, 60), 100.0, 1.0);
-    // After half an hour without a connection, the zone reports all counts at once.
+    // After half an hour without a connection, the zone reports all counts in one report.
     weeks.zone.cut = true;
     assert!(highest(&mut weeks, 180) <= 101.0);
     weeks.zone.cut = false;

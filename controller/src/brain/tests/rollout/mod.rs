@@ -24,7 +24,6 @@ fn mode(fleet: &Fleet) -> Mode {
     fleet.zones[0].mode()
 }
 
-/// Reports evidence of the canary cohort from every aggregator.
 fn report_evidence(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
     let now = fleet.now();
     for zone in &mut fleet.zones {
@@ -50,7 +49,6 @@ fn restarted_controller_without_reports_ends_the_canary_after_a_minute() {
     assert_eq!(fleet.brain.durable().history.back().unwrap().cause, Cause::Stale);
 }
 
-/// Two enforced buckets, `api` with a limit and a mode, and `web`.
 fn two_buckets(api: &str, web: u32, more: &str) -> Arc<Policy> {
     policy(&format!(
         "{more}buckets: {{ api: {{ {api} }}, web: {{ limit: {web}, mode: enforce }} }}\nrollout: {{ require_gates: false }}\n"
@@ -98,7 +96,8 @@ fn kills_and_lower_modes_of_a_held_policy_apply() {
     assert_eq!(held(&fleet), ["web: limit 9 -> 90 is more than 2 times up"], "api is in shadow");
     fleet.tick();
     assert_eq!((mode(&fleet), fleet.brain.policy().hash()), (Mode::Shadow, good.hash()));
-    // The file in force comes back. It asks for the same mode as before, so no stage rises.
+    // The file returns to the current policy. It asks for the same mode as before, so no stage
+    // rises.
     fleet.brain.offer(Arc::clone(&good));
     fleet.tick();
     assert_eq!(mode(&fleet), Mode::Shadow);
@@ -114,7 +113,6 @@ fn kills_and_lower_modes_of_a_held_policy_apply() {
     assert!(!fleet.brain.durable().kill.is_killed());
 }
 
-/// The requests in the canary cohort that count so far.
 fn counted(fleet: &mut Fleet) -> u64 {
     fleet.tick();
     let rollout = &fleet.brain.policy().bucket(&bucket()).unwrap().rollout;

@@ -104,7 +104,7 @@ fn claim_counts_once_and_for_a_while() {
     };
     // Another claim of the same aggregator.
     assert_eq!(again(&mut fleet, &|zone| zone.board = directed("z", 9, Enforce).board), Canary);
-    // The first claim of one that has only what this controller sent it.
+    // The first claim of an aggregator that has only what this controller sent it.
     let mut late = directed("z2", 2, Shadow);
     let report =
         Report { controller: Some(fleet.brain.downstream.sessions.own()), ..late.report(MonoTime::ZERO) };

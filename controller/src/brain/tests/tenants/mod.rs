@@ -16,7 +16,6 @@ fn tenants(listed: &str, floor: u32) -> String {
     format!("tenants: {{ default: {{ weight: 1 }}, {listed} }}\nfairness: {{ min_floor_rps: {floor} }}\n")
 }
 
-/// Three zones in steady state, with unequal parts of the traffic of these tenants.
 fn steady(policy: Arc<Policy>, offered: &[(&str, f64)]) -> Fleet {
     let mut zones: Vec<Scripted> =
         ["a", "b", "c"].into_iter().zip(1..).map(|(zone, number)| Scripted::new(zone, number)).collect();
@@ -41,7 +40,6 @@ fn traffic_without_a_limit_is_shown() {
     }
 }
 
-/// The demand of the established names of a zone, each of one rate.
 fn tail(names: u32, rate: f64) -> Tail {
     let mut bins = vec![0.0; Bin::COUNT];
     bins[Bin::of(rate).index()] = f64::from(names) * rate;
@@ -106,8 +104,6 @@ fn changed_tenants_file_takes_effect_at_once() {
     check_near(fleet.zones[0].ratio("plain").unwrap(), 0.6, 0.02);
 }
 
-/// An idle unlisted tenant is evicted, its counts are kept, and its id is reused. The aggregator keeps
-/// reporting it under the id of its own.
 #[test]
 fn idle_tenant_is_evicted_and_added_again_when_it_comes_back() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 0));
@@ -149,13 +145,11 @@ fn junk(numbers: std::ops::Range<usize>) -> Vec<Bucket> {
     numbers.map(|number| named(&format!("junk/{number}"))).collect()
 }
 
-/// A report of an aggregator that asks for buckets.
 fn asking(aggregator: &Scripted, seq: u64, subscriptions: Vec<Bucket>) -> Report {
     let identity = (seq == 1).then(|| aggregator.identity.clone());
     Report { seq, identity, subscriptions, ..Report::default() }
 }
 
-/// A brain whose policy names one bucket and covers all others by a pattern.
 fn patterned() -> Brain {
     let policy =
         policy("buckets: { b: { limit: 5 }, '*': { limit: 5 } }\nrollout: { require_gates: false }\n");

@@ -1,9 +1,9 @@
-//! A tenant that has used its exact quota and goes on asking, and the tenants beside it.
+//! A tenant that has used its exact quota and continues asking, and the other tenants.
 
 use super::scripted::Behind;
 use super::*;
 
-/// A tenant that stays below the limit, and one that asks three times the limit.
+/// A tenant that stays below the limit, and a tenant that asks three times the limit.
 fn beside(behind: Behind) -> Fleet {
     let zones = ["a", "b"].into_iter().zip(1..).map(|(zone, number)| {
         let mut zone = Scripted::new(zone, number).offering("calm", 300.0).offering("hungry", 1500.0);
@@ -16,7 +16,6 @@ fn beside(behind: Behind) -> Fleet {
     fleet
 }
 
-/// The requests of both zones that the coin let through, by tenant.
 fn through_coin(fleet: &Fleet, name: &str) -> u64 {
     let counts = fleet.zones.iter().map(|zone| zone.counts(name));
     counts.map(|counts| counts.offered - counts.dropped).sum()
@@ -39,7 +38,8 @@ fn refusals_from_memory_leave_the_others_unharmed_where_asking_the_store_would_n
     assert_eq!(remembered.zones[0].ratio("calm"), Some(0.0));
     check_near(remembered.balance(), 0.25 * LIMIT, 1.0);
 
-    // The same traffic, if every request were offered: half of the limit is lost to requests that no service sees.
+    // The same traffic, if every request were offered: requests that no service receives take half
+    // of the limit.
     let mut asked = beside(Behind::Store);
     let [calm, hungry] = rate_through_coin(&mut asked, 20.0);
     check_near(calm, 500.0, 10.0);

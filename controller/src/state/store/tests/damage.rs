@@ -39,7 +39,6 @@ impl Draws {
     }
 }
 
-/// A state with a policy, stages, history and children.
 fn whole() -> DurableState {
     let entries: String = (0..40).map(|n| format!("  b{n}: {{ limit: {n}, mode: enforce }}\n")).collect();
     let policy = Source { name: "policy.yaml", text: &format!("buckets:\n{entries}") };
@@ -49,7 +48,6 @@ fn whole() -> DurableState {
     state
 }
 
-/// Writes a checksummed file with this body.
 fn with_checksum(body: &[u8]) -> Vec<u8> {
     let header = format!("plimsoll-state 1 xxh3 {:016x}\n", xxh3_64(body));
     [header.as_bytes(), body].concat()
@@ -218,7 +216,7 @@ fn damaged_state_on_a_disk_that_cannot_be_written_is_kept_until_it_can() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(FILE);
     fs::write(&path, "damaged").unwrap();
-    // As after a start at which it could not be put aside.
+    // As after a start that could not put it aside.
     let aside = put_aside(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     let mut claim = Claim { lock: None, is_damaged: true };
@@ -236,7 +234,7 @@ fn directory_that_cannot_be_used_is_tried_again_with_every_save() {
     let parent = tempfile::tempdir().unwrap();
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
-    // Nothing can be created below a file, not even by root.
+    // No file can be created below a file, not even by root.
     let directory = file.join("state");
     let (store, opened) = Store::open(&directory).unwrap();
     assert_eq!(opened.durable, DurableState::lost());
@@ -261,7 +259,7 @@ fn lock_file_that_is_something_else_keeps_no_controller_from_starting() {
         make(&directory.path().join(LOCK));
         let path = directory.path().to_owned();
         let (sender, receiver) = mpsc::channel();
-        // In another thread, so that an open that waits for ever is a failure of the test.
+        // In another thread, so that an open that waits forever is a failure of the test.
         thread::spawn(move || drop(sender.send(Store::open(&path).unwrap())));
         let opened = receiver.recv_timeout(Duration::from_secs(60));
         let (store, _) = opened.unwrap_or_else(|_| panic!("{what} blocks"));

@@ -68,7 +68,7 @@ fn failed_save_keeps_the_state_saved_before_and_the_next_one_may_succeed() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open(directory.path());
     store.save(&state(9)).unwrap();
-    // A directory of that name refuses the write, whoever runs the test.
+    // A directory of that name refuses the write, regardless of the user who runs the test.
     let beside = directory.path().join("controller.state.new");
     fs::create_dir(&beside).unwrap();
     assert!(matches!(store.save(&state(10)), Err(StoreError::Write { .. })));

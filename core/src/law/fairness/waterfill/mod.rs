@@ -1,10 +1,10 @@
 //! Weighted max-min fairness with floors, by water-filling.
 //!
-//! The allocation of a claim follows one common water level, `a(level) = clip(weight * level, min(demand,
-//! floor), demand)`, at the level where the allocations sum to the capacity. No claim gets more than its
-//! demand, its unused part goes to the others by weight, and no claim could grow without taking from one that
-//! has less for its weight (Bertsekas and Gallager, *Data Networks*, section 6.5.2; weights and floors only
-//! bend each claim's line).
+//! The allocation of a claim follows one common water level, `a(level) = clip(weight * level,
+//! min(demand, floor), demand)`, at the level where the allocations sum to the capacity. No claim
+//! gets more than its demand, its unused part passes to the others by weight, and no claim could
+//! grow without taking from a claim with less for its weight (Bertsekas and Gallager, *Data
+//! Networks*, section 6.5.2; weights and floors only bend each claim's line).
 
 /// The smallest weight.
 const WEIGHT_MIN: f64 = 1e-6;
@@ -64,13 +64,14 @@ impl Waterfill {
         self.pour(capacity, claims.iter().copied(), allocations);
     }
 
-    /// Fills `rooms` with the rate up to which each claim may grow before the next division, given the result
-    /// of [`Self::divide`] for the same `capacity` and `claims`.
+    /// Fills `rooms` with the maximum rate that each claim may grow to before the next division,
+    /// given the result of [`Self::divide`] for the same `capacity` and `claims`.
     ///
-    /// When all demands fit, the unused capacity is room too and goes to the claims with the least for their
-    /// weight: `max(demand, weight * level)` at the level where these sum to the capacity. Otherwise a claim
-    /// with a demand below its part by weight may grow back to that part: `max(allocation, capacity * weight
-    /// / sum of all weights)`, the weights of empty claims included. Time O(K log K) for K claims.
+    /// When all demands fit, the unused capacity is room too and passes to the claims with the
+    /// least for their weight: `max(demand, weight * level)` at the level where these sum to the
+    /// capacity. Otherwise a claim with a demand below its part by weight may grow back to that
+    /// part: `max(allocation, capacity * weight / sum of all weights)`, the weights of empty claims
+    /// included. Time O(K log K) for K claims.
     pub fn rooms(&mut self, capacity: f64, claims: &[Claim], allocations: &[f64], rooms: &mut Vec<f64>) {
         let capacity = counted(capacity);
         rooms.clear();
@@ -122,11 +123,12 @@ impl Waterfill {
         }
     }
 
-    /// Returns the level at which all lines sum to the capacity.
+    /// Returns the level where all lines sum to the capacity.
     ///
-    /// Between two neighbouring bends the sum is a straight line, so two bends determine it. They are found
-    /// by bisection with a fresh sum at each bend. A running sum would subtract large weights again, and a
-    /// weight of 1e-6 that remains after one of 1e6 came and went is mostly rounding.
+    /// Between two neighbouring bends the sum is a straight line, so two bends determine it. They
+    /// are found by bisection with a fresh sum at each bend. A running sum would subtract large
+    /// weights again, and a weight of 1e-6 that remains after one of 1e6 was added and subtracted
+    /// is mostly rounding.
     fn level(&mut self, capacity: f64) -> f64 {
         self.bends.clear();
         for lines in &self.lines {
@@ -160,7 +162,6 @@ impl Waterfill {
         })
     }
 
-    /// Returns the sum of all allocations at a level.
     fn total(&self, level: f64) -> f64 {
         let mut sums = [0.0; LANES];
         for lines in &self.lines {
@@ -176,7 +177,6 @@ impl Waterfill {
 // === impl Lines ===
 
 impl Lines {
-    /// Returns the allocation of each claim of the group at a level.
     #[inline]
     fn at(&self, level: f64) -> [f64; LANES] {
         std::array::from_fn(|lane| {

@@ -113,7 +113,6 @@ fn a_warm_one_allocates_nothing() {
     assert_eq!(counted.count_total, 0);
 }
 
-/// Any order of magnitude between two powers of ten.
 fn magnitude(exponents: std::ops::Range<f64>) -> impl Strategy<Value = f64> {
     exponents.prop_map(|exponent| 10.0_f64.powf(exponent))
 }
@@ -131,7 +130,7 @@ fn claims() -> impl Strategy<Value = Vec<Claim>> {
         || prop_oneof![3 => Just(0.0), 1 => Just(5.0), 2 => magnitude(-3.0..5.0), 1 => Just(f64::MAX)];
     let free = prop_oneof![2 => Just(0.0), 6 => magnitude(-3.0..7.0), 1 => Just(f64::MAX)];
     let free = (free, weights(), floors()).prop_map(|(demand, weight, floor)| claim(demand, weight, floor));
-    // Claims that bend at the same levels, and so make steps of no height or of several at once.
+    // Claims that bend at the same levels, and so make steps of no height or of several claims.
     let levels = || prop::sample::select(vec![1.0, 10.0, 100.0]);
     let level = (levels(), weights(), levels())
         .prop_map(|(demand, weight, floor)| claim(demand * weight, weight, floor / 10.0 * weight));
