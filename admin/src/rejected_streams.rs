@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn child_is_shown_by_name_after_three_refusals_and_until_a_minute_after_the_last() {
+    fn repeatedly_refused_child_is_named() {
         let (streams, started) = (RejectedStreams::default(), Instant::now());
         let shown = |s| streams.refused_at(started + Duration::from_secs(s));
         [0, 5].iter().for_each(|s| refuse(&streams, started, *s, "host"));

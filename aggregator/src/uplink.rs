@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_that_alternate_are_logged_once_each_until_the_reconnection() {
+    fn alternating_reasons_are_logged_once_each() {
         let mut log = Log::new(Events::new(Ports::default()));
         let silent = |s| StreamError::Silent(Duration::from_secs(s));
         for _ in 0..3 {

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn warmup_ends_after_a_pause_without_a_new_child() {
+    fn warmup_ends_after_a_pause_in_joins() {
         let mut warmup = Warmup::default();
         warmup.on_greeting(at(1), true);
         warmup.on_tick(at(2), 1, true);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn warmup_waits_until_child_aggregators_have_shown_their_traffic() {
+    fn warmup_waits_for_child_aggregator_traffic() {
         let mut warmup = Warmup::default();
         warmup.on_expected(Some(2));
         warmup.on_greeting(at(1), true);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_children_cannot_prolong_the_warmup_for_ever() {
+    fn joining_children_cannot_prolong_warmup_endlessly() {
         let mut warmup = Warmup::default();
         let counts_from = (0..60).find(|s| {
             warmup.on_greeting(at(*s), true);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_withheld_until_the_parent_has_sent_the_number_of_children() {
+    fn counts_wait_for_the_number_of_children() {
         let mut warmup = Warmup::default();
         assert!(warmup.withholds(), "the parent has not answered yet");
         warmup.on_expected(None);

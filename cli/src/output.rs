@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_aligned_and_cannot_control_the_terminal() {
+    fn table_cannot_control_the_terminal() {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let mut out = Vec::new();
         write_table(&mut out, &["A", "B"], [vec!["a\u{1b}[2\u{202e}".to_owned(), "b".to_owned()]]).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_text_or_one_line_of_json() {
+    fn answer_is_text_or_one_json_line() {
         let answer = serde_json::json!({ "buckets": { "checkout": "a\nb" } });
         let written = |format| {
             let mut out = Vec::new();

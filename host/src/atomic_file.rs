@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_is_replaced_whole_whatever_a_crash_left_beside_it() {
+    fn file_is_replaced_whole_despite_crash_remains() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("state");
         let beside = directory.path().join("state.new");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn new_file_has_the_mode_asked_for_and_the_owner_of_the_one_before() {
+    fn replacement_has_requested_mode_and_former_owner() {
         use std::os::unix::fs::{MetadataExt, chown};
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn device_is_refused_and_a_link_to_it_is_replaced() {
+    fn device_is_refused_and_its_link_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("link");
         symlink("/dev/null", &link).unwrap();

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limit_is_raised_to_the_largest_one_allowed() {
+    fn descriptor_limit_rises_to_the_maximum() {
         let raised = raise().unwrap();
         let now = getrlimit(Resource::Nofile);
         assert_eq!(now.current, now.maximum);

@@ -80,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn value_is_returned_and_a_panic_does_not_unwind() {
-        alone("value_is_returned_and_a_panic_does_not_unwind", check_value_and_panic);
+    fn value_returns_and_panic_never_unwinds() {
+        alone("value_returns_and_panic_never_unwinds", check_value_and_panic);
     }
 
     fn check_value_and_panic() {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_are_read_and_nothing_blocks() {
+    fn only_regular_files_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         std::fs::write(path("file"), "0123456789").unwrap();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_larger_file_one_byte_more_is_read_or_nothing() {
+    fn oversized_file_is_cut_or_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sparse");
         File::create(&path).unwrap().set_len(1 << 40).unwrap();

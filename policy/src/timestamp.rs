@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_and_times_that_do_not_exist_are_refused() {
+    fn nonexistent_times_are_refused() {
         for text in [
             "",
             "tomorrow",

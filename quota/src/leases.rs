@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn holder_gives_what_it_took_until_the_refill() {
+    fn holder_returns_tokens_until_the_refill() {
         let leases = Leases::default();
         leases.note("shop", &bucket(b"a"), &taken(10), 5);
         for (holder, key, tokens, now, may_give) in [
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_bounded_and_ended_ones_make_room() {
+    fn ended_leases_make_room_within_bounds() {
         let leases = Leases::default();
         let take = |number: u64, now| leases.note("shop", &bucket(&number.to_le_bytes()), &taken(1), now);
         let count = || leases.shards.iter().map(|shard| shard.lock().unwrap().leases.len()).sum::<usize>();

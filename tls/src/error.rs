@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unreadable_file_names_the_remedy_of_its_cause() {
+    fn unreadable_file_error_has_a_fitting_remedy() {
         let text = |kind: io::ErrorKind| {
             CertificatesError { path: "a/tls.key".into(), fault: Fault::Unreadable(kind.into()) }.to_string()
         };

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn identity_and_validity_of_the_leaf_are_read() {
+    fn leaf_identity_and_validity_are_read() {
         let controller = "spiffe://a.example/plimsoll/controller";
         // A certificate can name no time after the year 9999.
         for seconds in [(0, 0), (0, 1), (1_000_000_000, 2_000_000_000), (4_102_444_800, 253_402_300_799)] {

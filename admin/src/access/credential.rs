@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn header_of_its_own_presents_a_bare_token() {
+    fn own_header_presents_a_bare_token() {
         let own = HeaderName::from_static("x-own");
         let of = |values: &[&'static [u8]]| -> HeaderMap {
             values.iter().map(|value| (own.clone(), HeaderValue::from_bytes(value).unwrap())).collect()

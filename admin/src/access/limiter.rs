@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn source_has_a_burst_and_then_one_attempt_each_second() {
+    fn source_bursts_then_attempts_once_a_second() {
         let mut limiter = Limiter::default();
         assert_eq!(answered(&mut limiter, at(0), source(1), 1_000), ATTEMPTS_BURST);
         assert_eq!(limiter.attempt(at(0), source(1)), Err(ATTEMPT_EVERY));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_ipv6_network_share_an_allowance() {
+    fn ipv6_network_shares_one_attempt_allowance() {
         let mut limiter = Limiter::default();
         let host = |host| Source::from(IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, host)));
         let answered = (0..100).filter(|number| limiter.attempt(at(0), host(*number)).is_ok()).count();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_beyond_the_room_share_one_allowance_until_others_are_whole() {
+    fn surplus_sources_share_one_allowance() {
         let mut limiter = Limiter::default();
         for number in 0..SOURCES_MAX as u32 {
             assert!(limiter.attempt(at(0), source(number)).is_ok());

@@ -89,7 +89,7 @@ fn plaintext_beyond_loopback_needs_certificates_or_insecure() {
 }
 
 #[test]
-fn certificate_of_another_role_or_zone_is_refused_with_the_command_that_makes_the_right_one() {
+fn wrong_certificate_refusal_names_the_issuing_command() {
     let service = PeerRole::Service { zone: zone("a"), service: Name::new("shop").unwrap() };
     let roles = [
         (PeerRole::Controller, "plimsoll/controller", "controller"),
@@ -122,7 +122,7 @@ fn certificate_of_another_role_or_zone_is_refused_with_the_command_that_makes_th
 }
 
 #[test]
-fn zone_that_no_certificate_can_name_is_refused() {
+fn unnameable_zone_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let args = SecurityArgs {
         certs: Some(certificates(directory.path(), PeerRole::Controller)),
@@ -148,7 +148,7 @@ fn unusable_files_are_named_with_their_flag() {
 }
 
 #[tokio::test]
-async fn replaced_files_are_shown_in_status_and_metrics() {
+async fn status_and_metrics_show_replaced_files() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certificates(directory.path(), PeerRole::Controller);
     let tokens = directory.path().join("tokens");

@@ -43,7 +43,7 @@ fn failures(connections: &Connections, label: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn operators_reach_the_port_by_its_authority_alone() {
+async fn admin_port_trusts_only_its_authority() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let connections = Connections::new(64, 64);
     let address = start(directory.path(), connections.clone()).await;
@@ -75,7 +75,7 @@ async fn plain_http_is_refused_and_counted() {
 
 /// The clock is a virtual one, which passes while every task waits.
 #[tokio::test(start_paused = true)]
-async fn connection_without_a_handshake_gives_its_place_back() {
+async fn failed_handshake_returns_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let connections = Connections::new(4, 4);
     let address = start(directory.path(), connections.clone()).await;

@@ -254,7 +254,7 @@ mod tests {
     use plimsoll_core::report::{Identity, InstanceId, Role};
 
     #[test]
-    fn holds_are_exported_for_buckets_with_a_limit() {
+    fn holds_are_exported_for_limited_buckets() {
         let identity = Identity {
             instance: InstanceId(1),
             name: Name::new("host:1").unwrap(),

@@ -41,7 +41,7 @@ mod tests {
     use plimsoll_core::report::InstanceId;
 
     #[test]
-    fn each_service_of_another_zone_is_logged_once() {
+    fn foreign_service_is_logged_once() {
         let own = Zone::new("a").unwrap();
         let mut foreign = ForeignClients::default();
         let mut greet = |service: &str, zone: &str, role| {

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregators_are_no_clients_and_clients_count_for_a_while_after_they_left() {
+    fn departed_clients_count_briefly_unlike_aggregators() {
         let mut downstream = downstream();
         greet(&mut downstream, 1, identity(Role::Client, 1));
         greet(&mut downstream, 2, identity(Role::Aggregator, 2));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn new_process_of_a_child_aggregator_replaces_the_old_session() {
+    fn restarted_child_aggregator_replaces_its_old_session() {
         let mut downstream = downstream();
         greet(&mut downstream, 1, identity(Role::Aggregator, 1));
         greet(&mut downstream, 2, identity(Role::Aggregator, 2));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_divided_once_a_tick_and_at_once_for_a_new_aggregator_or_the_first_client() {
+    fn limits_are_divided_per_tick_and_arrival() {
         let parameters = Parameters::default();
         let mut downstream = downstream();
         assert!(downstream.begin_division(at(0), false, &parameters));

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn client_waits_for_its_buckets_until_they_are_granted_or_the_time_is_over() {
+    fn client_waits_briefly_for_its_buckets() {
         let (api, other) = (Bucket::new("api").unwrap(), Bucket::new("other").unwrap());
         let client = InstanceId(1);
         // (granted, connected, pruned at, still waits)
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_of_a_crowd_is_served_before_the_crowd_has_shown_its_traffic() {
+    fn crowd_waits_after_its_first_client() {
         let api = Bucket::new("api").unwrap();
         let mut newcomers = Newcomers::default();
         // Client, joins at, served from.

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_rate_is_taken_as_it_is_and_later_ones_are_smoothed() {
+    fn first_rate_is_exact_then_smoothed() {
         let mut traffic = Traffic::default();
         traffic.add(1, 50.0);
         traffic.settle(Some(Duration::from_millis(500)));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_is_admitted_while_there_is_room_and_frequent_ones_where_it_is_scarce() {
+    fn scarce_room_admits_only_frequent_keys() {
         let mut admission = Admission::new(7, 100, 8);
         let mut quota = Quota { keys: 5, ..Quota::new(KeyId(0)) };
         assert!(admission.admits(&key("a"), 0, &mut quota, false));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn threshold_rises_to_half_of_the_most_frequent_and_falls_slowly() {
+    fn admission_threshold_rises_fast_and_falls_slowly() {
         let mut quota = Quota { contenders: 40, contenders_most: 100, keys: 32, ..Quota::new(KeyId(0)) };
         assert_eq!(quota.evicted_max(), 3);
         quota.on_tick();

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_count_as_late_from_three_intervals_but_never_below_one_and_a_half_seconds() {
+    fn lateness_threshold_has_a_floor() {
         let mut schedule = Schedule::new(&Parameters::default());
         assert_eq!(schedule.late_from(), LATE);
         let overloaded = Load { busy: 1.0, late: Duration::ZERO };

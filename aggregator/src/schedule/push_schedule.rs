@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn pushes_keep_the_interval_and_a_decision_does_not_wait() {
+    fn decisions_overtake_the_push_interval() {
         let ms = Duration::from_millis;
         // (interval, now, due) for a fast loop of 100 ms whose directives were computed at 1,000 ms
         for (interval, now, due) in [
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn new_client_is_directed_at_once_among_few_and_with_others_among_many() {
+    fn newcomer_is_directed_immediately_among_few() {
         let mut pushes = PushSchedule::default();
         for (directed, clients, outgrown) in [
             (0, 1, true),

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn interval_follows_the_load_step_by_step_and_returns_slowly() {
+    fn interval_follows_load_and_returns_slowly() {
         let mut chooser = ReportInterval::default();
         let table: [(usize, f64, &[u128]); 8] = [
             (3, 0.69, &[100, 100, 100]),
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn saturated_aggregator_chooses_the_longest_interval_at_once() {
+    fn saturation_chooses_the_longest_interval_immediately() {
         let mut chooser = ReportInterval::default();
         assert_eq!(after(&mut chooser, 2, 0.93, ON_TIME), [1_000, 1_000]);
         assert_eq!(after(&mut chooser, 5, 0.2, ON_TIME).pop(), Some(500));
     }
 
     #[test]
-    fn late_ticks_count_only_while_the_process_is_busy() {
+    fn late_ticks_count_only_when_busy() {
         let late = Duration::from_millis(50);
         for (busy, late, due) in [
             (0.1, late, 100),

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_that_confirms_nothing_new_does_not_lead() {
+    fn stalled_confirmation_means_no_leader() {
         let mut freshness = Freshness::default();
         freshness.on_report(at(0), 1);
         for ms in (100..10_000).step_by(100) {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn confirmation_may_take_a_second_longer_for_each_aggregator_in_between() {
+    fn each_aggregator_adds_a_second_to_confirmation() {
         for (above, silent_after) in [(0, 2_000), (1, 3_000), (2, 4_000), (4, 6_000)] {
             let mut freshness = Freshness::default();
             freshness.on_report(at(0), 1);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn requested_interval_holds_until_the_next_request_and_for_its_stream() {
+    fn requested_interval_lasts_for_its_stream() {
         let mut freshness = Freshness::default();
         let requests =
             |ms| Directives { report_interval: Some(Duration::from_millis(ms)), ..Directives::default() };
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn age_of_the_parent_grows_by_the_time_since_its_message() {
+    fn parent_age_grows_since_its_message() {
         let mut freshness = Freshness::default();
         freshness.on_report(at(0), 1);
         freshness.on_message(at(100), &confirms(1, Some(Duration::from_secs(5))));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn new_stream_keeps_the_age_and_numbers_its_own_reports() {
+    fn new_stream_keeps_age_and_restarts_numbers() {
         let mut freshness = Freshness::default();
         freshness.on_report(at(0), 7);
         freshness.on_message(at(100), &confirms(7, None));

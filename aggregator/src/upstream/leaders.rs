@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_of_a_client_counts_until_its_aggregator_has_been_led_for_a_while() {
+    fn client_claim_counts_until_led() {
         let (client, own) = (child(Role::Client), leader(3, 1));
         let mut leaders = Leaders::default();
         leaders.on_report(at(0), None, &client, &claims(leader(41, 9), Some(0)));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_of_an_aggregator_counts_up_to_one_step_with_the_age_of_its_last_confirmation() {
+    fn aggregator_claim_adds_one_step_at_most() {
         let (aggregator, own) = (child(Role::Aggregator), leader(3, 1));
         let mut leaders = Leaders::default();
         leaders.on_confirmed(own, at(0));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn second_controller_that_a_child_or_the_parent_names_is_shown_and_passed_upwards() {
+    fn second_controller_is_shown_and_passed_up() {
         let own = leader(3, 5);
         for other in [leader(3, 1), leader(3, 9)] {
             let mut leaders = Leaders::default();

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greeting_is_the_first_report_of_every_stream() {
+    fn greeting_begins_every_stream() {
         let mut upstream = Upstream::new(1);
         assert!(upstream.begin_report() && !upstream.begin_report());
         upstream.open();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn directives_are_taken_once_and_only_their_first_policy_is_new() {
+    fn directives_are_taken_once() {
         let mut upstream = Upstream::new(1);
         let directives =
             Directives { epoch: Some(Epoch(3)), seq: 1, policy_hash: Some(7), ..Directives::default() };

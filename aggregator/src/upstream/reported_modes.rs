@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn greeting_has_all_modes_and_reports_have_changes() {
+    fn greeting_reports_all_modes_then_only_changes() {
         let (api, web) = (Bucket::new("api").unwrap(), Bucket::new("web").unwrap());
         let mut modes = ReportedModes::default();
         let mut take = |is_greeting, buckets: &[(&Bucket, u32)]| {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_asked_for_once_per_stream_and_policy() {
+    fn buckets_are_requested_once_per_policy() {
         let mut subscriptions = Subscriptions::new(2);
         assert!(["b", "a", "b"].iter().all(|name| subscriptions.ask(at(0), &bucket(name))));
         assert!(!subscriptions.ask(at(0), &bucket("c")), "there is no room");

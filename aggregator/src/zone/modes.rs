@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evidence_of_the_mode_before_counts_for_a_short_while() {
+    fn evidence_of_the_former_mode_counts_briefly() {
         let (mut modes, bucket) = (Modes::default(), Bucket::new("api").unwrap());
         let mut accepts = |ms, in_force, mode| {
             modes.accepts(MonoTime::from_elapsed(Duration::from_millis(ms)), &bucket, in_force, mode)

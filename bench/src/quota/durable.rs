@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn histogram_gives_the_median_of_what_is_new() {
+    fn histogram_median_counts_only_new_samples() {
         let page = |counts: [u32; 3]| {
             let line =
                 |(le, count)| format!("plimsoll_quota_sync_duration_seconds_bucket{{le=\"{le}\"}} {count}\n");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn client_that_has_not_applied_a_decision_counts_as_the_slowest() {
+    fn unapplied_decision_counts_as_the_slowest() {
         let propagation = Propagation::default();
         let at = Instant::now();
         propagation.on_decision(7, at, 100);

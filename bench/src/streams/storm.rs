@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn storm_is_over_when_all_clients_are_connected_for_the_first_time() {
+    fn storm_ends_with_the_first_full_connection() {
         let (storm, at) = (Storm::default(), Instant::now());
         storm.on_connected(2, at);
         assert_eq!(storm.figures(), (0, None));

@@ -50,7 +50,7 @@ fn every_client_connects_applies_decisions_and_counts() {
 }
 
 #[test]
-fn counts_balance_although_aggregator_and_controller_are_killed() {
+fn counts_balance_after_tiers_are_killed() {
     let books = books::run(&Run { clients: 40, lasts: Duration::from_secs(9), kills: true });
     assert!(books.balance(), "{books:?}");
     assert!(books.counted >= books.decided / 2.0 && books.unconfirmed > 0.0, "{books:?}");
@@ -59,7 +59,7 @@ fn counts_balance_although_aggregator_and_controller_are_killed() {
 }
 
 #[test]
-fn too_few_open_files_is_a_usage_error_with_a_hint() {
+fn few_open_files_give_a_usage_hint() {
     let tool = binary("plimsoll-bench");
     let tool = tool.display();
     let command = format!("ulimit -n 200; exec {tool} streams --aggregator http://127.0.0.1:9=1000");

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_are_usage_errors_or_have_a_hint() {
+    fn admin_refusals_are_usage_errors_or_hints() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         plimsoll_host::atomic_file::replace(&path, Token::generate().unwrap().secret().as_bytes()).unwrap();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn token_is_read_from_a_private_file_alone() {
+    fn only_private_token_files_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let token = Token::generate().unwrap();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn file_without_a_token_is_refused_and_not_quoted() {
+    fn file_without_token_is_refused_unquoted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("token");
         let token = Token::generate().unwrap();

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_shown_with_their_tokens_and_refills() {
+    fn quota_buckets_show_tokens_and_refills() {
         let holds = |tokens, next_refill_ms| Holds::Tokens {
             tokens,
             max: 10_000,

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn policy_that_is_not_in_force_is_named() {
+    fn inactive_policy_is_named() {
         let policies = |held: Option<&str>, refused: Option<&str>| Policies {
             in_force: "a".to_owned(),
             held: held.map(|hash| HeldStatus { hash: hash.to_owned(), reasons: vec![], differences: vec![] }),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_of_an_aggregator_has_its_line() {
+    fn every_aggregator_state_has_its_line() {
         let connected = AggregatorStatus {
             zone: "a".to_owned(),
             name: "n".to_owned(),

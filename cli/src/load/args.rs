@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn hot_tenant_has_a_name_and_a_rate() {
+    fn hot_tenant_has_name_and_rate() {
         assert_eq!(parse_hot("acme=5").unwrap(), ("acme".parse().unwrap(), Schedule::constant(5.0)));
         for bad in ["acme", "=5", "acme=", "a\nb=5", "a b=5", "acme=-1"] {
             parse_hot(bad).unwrap_err();

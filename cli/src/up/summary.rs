@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_the_reason_of_the_layer_that_refused() {
+    fn refusals_show_the_reason_of_their_layer() {
         let (limit, quota) = (Reason::ClusterOverload, Reason::TenantQuotaExceeded);
         for (counts, offered, by_quotas, drop_ratio, reasons) in [
             (&[("offered", 100), ("admitted", 100)][..], 10.0, 0.0, 0.0, vec![]),

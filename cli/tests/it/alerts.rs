@@ -124,14 +124,14 @@ impl Alerts {
 }
 
 #[test]
-fn alerts_of_a_lost_aggregator_fire_until_it_is_back() {
+fn lost_aggregator_alerts_fire_until_its_return() {
     let _turn = turn(OFFERED);
     let mut fleet = Fleet::start(&policy(LIMIT, "enforce", false));
     fleet.start_patient_load(OFFERED.into());
     fleet.until_rates("the limit to hold", Duration::from_secs(5), |rates| {
         rates.offered > 2.0 * f64::from(LIMIT) && rates.admitted < 1.1 * f64::from(LIMIT)
     });
-    let test = "alerts::alerts_of_a_lost_aggregator_fire_until_it_is_back";
+    let test = "alerts::lost_aggregator_alerts_fire_until_its_return";
     let Some(mut alerts) = Alerts::start(test, &fleet) else { return };
 
     fleet.zones[0].aggregator.kill_9();
@@ -152,12 +152,12 @@ fn alerts_of_a_lost_aggregator_fire_until_it_is_back() {
 }
 
 #[test]
-fn every_other_alert_fires_on_its_fault_and_is_resolved_after_it() {
+fn every_other_alert_fires_and_is_resolved() {
     let _turn = turn(IDLE);
     let good = policy(LIMIT, "enforce", false);
     let mut fleet = Fleet::start(&good);
     until("the controller to lead", || fleet.status().filter(|status| status["leading"] == true));
-    let test = "alerts::every_other_alert_fires_on_its_fault_and_is_resolved_after_it";
+    let test = "alerts::every_other_alert_fires_and_is_resolved";
     let Some(mut alerts) = Alerts::start(test, &fleet) else { return };
 
     for (name, fault) in [
@@ -323,9 +323,9 @@ fn conflict(fleet: &mut Fleet, alerts: &mut Alerts) {
 }
 
 #[test]
-fn alert_of_too_little_admitted_follows_its_gauge() {
+fn underadmission_alert_follows_its_gauge() {
     let page = HelpDesk::showing("plimsoll_underadmitting{bucket=\"api\"}", 0.0);
-    let test = "alerts::alert_of_too_little_admitted_follows_its_gauge";
+    let test = "alerts::underadmission_alert_follows_its_gauge";
     let Some(mut alerts) = Alerts::of(test, vec![page.address]) else { return };
     *page.tickets.lock().unwrap() = Some(1.0);
     alerts.until_firing(&[UNDERADMITTING]);
@@ -335,7 +335,7 @@ fn alert_of_too_little_admitted_follows_its_gauge() {
 }
 
 #[test]
-fn waits_of_the_shipped_alerts_are_all_that_tests_change() {
+fn tests_change_only_the_waits_of_alerts() {
     let shipped = fs::read_to_string(root().join("charts/plimsoll/alerts.yaml")).unwrap();
     let changed: Vec<(&str, String)> = shipped
         .lines()

@@ -81,7 +81,7 @@ fn held(folder: &TempDir, controller: &Process) -> Value {
 }
 
 #[test]
-fn session_of_commands_is_in_the_log_with_callers_states_and_reasons() {
+fn audit_log_holds_the_whole_session() {
     let folder = folder();
     let controller = start(&folder);
     let ann = |args: &[&str]| succeed(&folder, &controller, "ann", args);
@@ -134,7 +134,7 @@ fn session_of_commands_is_in_the_log_with_callers_states_and_reasons() {
 }
 
 #[test]
-fn full_disk_lets_kills_through_and_refuses_what_adds_refusals_until_it_has_room() {
+fn full_disk_blocks_only_added_refusals() {
     let folder = folder();
     let controller = start(&folder);
     let failing =

@@ -64,7 +64,7 @@ impl Place {
 }
 
 #[test]
-fn ca_is_made_once_with_a_private_key_that_is_never_shown() {
+fn authority_is_created_once_with_hidden_key() {
     let place = Place::new();
     let text = place.succeed("certs init --dir new/ca --trust-domain shop.example --days 30", &[]);
     assert!(text.contains("shop.example") && text.contains("certs issue controller --ca "), "{text}");
@@ -84,7 +84,7 @@ fn ca_is_made_once_with_a_private_key_that_is_never_shown() {
 }
 
 #[test]
-fn issued_certificates_name_role_zone_and_service_and_pass_the_check() {
+fn issued_certificates_pass_the_check() {
     let place = Place::with_ca(&[]);
     for (args, path) in [
         ("controller", "controller"),
@@ -116,7 +116,7 @@ fn issued_certificates_name_role_zone_and_service_and_pass_the_check() {
 }
 
 #[test]
-fn authorities_of_a_bundle_are_all_trusted_while_the_new_one_signs() {
+fn bundle_trusts_every_authority_during_renewal() {
     let place = Place::with_ca(&[]);
     place.succeed("certs issue aggregator --zone a --ca ca --out before", &[]);
     let earlier = fs::read_to_string(place.path("ca/ca.crt")).unwrap();
@@ -129,7 +129,7 @@ fn authorities_of_a_bundle_are_all_trusted_while_the_new_one_signs() {
 }
 
 #[test]
-fn wrong_arguments_and_files_are_usage_errors_with_a_remedy() {
+fn wrong_certificate_arguments_give_a_remedy() {
     let place = Place::with_ca(&["--days", "1"]);
     place.succeed("certs issue controller --ca ca --out good --lifetime 1h", &[]);
     let cut = "-----BEGIN CERTIFICATE-----\nAAAA";
@@ -193,7 +193,7 @@ fn wrong_arguments_and_files_are_usage_errors_with_a_remedy() {
 }
 
 #[test]
-fn check_finds_files_of_two_issuances_expiry_and_keys_that_others_can_read() {
+fn check_finds_mixed_expired_and_exposed_files() {
     let place = Place::with_ca(&[]);
     place.succeed("certs issue controller --ca ca --out one", &[]);
     place.succeed("certs issue controller --ca ca --out two", &[]);

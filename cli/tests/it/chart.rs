@@ -56,7 +56,7 @@ fn policy_of_the_chart_is_valid() {
 }
 
 #[test]
-fn invalid_policy_is_reported_with_place_snippet_and_hint() {
+fn invalid_policy_is_reported_with_a_snippet() {
     // The file, the place of its fault, and the texts of the error: path, snippet, hint.
     for (policy, place, texts) in [
         (
@@ -93,7 +93,7 @@ fn invalid_policy_is_reported_with_place_snippet_and_hint() {
 }
 
 #[test]
-fn every_command_has_help_and_every_flag_an_environment_variable() {
+fn every_command_has_help_and_environment_variables() {
     let mut open: Vec<Vec<String>> = vec![Vec::new()];
     let mut flags_seen = 0;
     while let Some(command) = open.pop() {

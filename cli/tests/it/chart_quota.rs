@@ -34,17 +34,17 @@ fn assert_has(text: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn release_has_no_quota_server_unless_it_is_enabled() {
+fn release_omits_the_quota_server_by_default() {
     let values = &ISSUER[2..];
-    let Some(rendered) = render("release_has_no_quota_server_unless_it_is_enabled", values) else { return };
+    let Some(rendered) = render("release_omits_the_quota_server_by_default", values) else { return };
     let (server, notes) = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(server, "");
     assert!(!notes.contains("PLIMSOLL_QUOTA"), "{notes}");
 }
 
 #[test]
-fn quota_server_is_one_pod_with_a_volume_that_outlives_it() {
-    let test = "quota_server_is_one_pod_with_a_volume_that_outlives_it";
+fn quota_volume_outlives_its_only_pod() {
+    let test = "quota_volume_outlives_its_only_pod";
     let Some(rendered) = render(test, ISSUER) else { return };
     let (server, notes) = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_has(
@@ -90,8 +90,8 @@ fn quota_server_is_one_pod_with_a_volume_that_outlives_it() {
 }
 
 #[test]
-fn trial_is_plaintext_and_needs_tokens_all_the_same() {
-    let test = "trial_is_plaintext_and_needs_tokens_all_the_same";
+fn plaintext_quota_trial_still_needs_tokens() {
+    let test = "plaintext_quota_trial_still_needs_tokens";
     let Some(rendered) = render(test, TRIAL) else { return };
     let (server, notes) = rendered.unwrap_or_else(|error| panic!("{error}"));
     assert_has(&server, &["- --insecure\n", "- --tokens=/etc/plimsoll-tokens/tokens\n", "scheme: HTTP }\n"]);
@@ -102,8 +102,8 @@ fn trial_is_plaintext_and_needs_tokens_all_the_same() {
 }
 
 #[test]
-fn names_and_certificates_that_are_missing_or_in_use_are_refused() {
-    let test = "names_and_certificates_that_are_missing_or_in_use_are_refused";
+fn missing_or_taken_quota_names_are_refused() {
+    let test = "missing_or_taken_quota_names_are_refused";
     for (values, wanted) in [
         (&[TRIAL, &["zones[0].name=quota"]].concat()[..], "rename the zone"),
         (

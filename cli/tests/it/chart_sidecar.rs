@@ -55,8 +55,8 @@ fn file_in(rendered: &str, name: &str) -> String {
 }
 
 #[test]
-fn sidecar_of_a_chart_has_certificates_rules_sockets_and_probes() {
-    let test = "chart_sidecar::sidecar_of_a_chart_has_certificates_rules_sockets_and_probes";
+fn chart_sidecar_has_certificates_rules_and_probes() {
+    let test = "chart_sidecar::chart_sidecar_has_certificates_rules_and_probes";
     let Some(chart) = chart_of_the_guide(test) else { return };
     let Some(rendered) = render(test, chart.path(), &[]) else { return };
     let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
@@ -108,8 +108,8 @@ fn flags_of_the_sidecar_in_charts_exist() {
 }
 
 #[test]
-fn sidecar_without_aggregators_or_certificates_is_refused_with_the_way_out() {
-    let test = "chart_sidecar::sidecar_without_aggregators_or_certificates_is_refused_with_the_way_out";
+fn incomplete_chart_sidecar_is_refused_with_advice() {
+    let test = "chart_sidecar::incomplete_chart_sidecar_is_refused_with_advice";
     let Some(chart) = chart_of_the_guide(test) else { return };
     for (value, wanted) in [
         ("plimsoll-sidecar.aggregators=null", "plimsoll-sidecar.aggregators: list"),
@@ -122,8 +122,8 @@ fn sidecar_without_aggregators_or_certificates_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn trial_is_plaintext_and_a_native_sidecar_restarts_always() {
-    let test = "chart_sidecar::trial_is_plaintext_and_a_native_sidecar_restarts_always";
+fn trial_sidecar_is_plaintext_and_always_restarts() {
+    let test = "chart_sidecar::trial_sidecar_is_plaintext_and_always_restarts";
     let Some(chart) = chart_of_the_guide(test) else { return };
     let values = [TRIAL, &["plimsoll-sidecar.native=true", "plimsoll-sidecar.rules=null"]].concat();
     let Some(rendered) = render(test, chart.path(), &values) else { return };
@@ -142,8 +142,8 @@ fn trial_is_plaintext_and_a_native_sidecar_restarts_always() {
 }
 
 #[test]
-fn sidecar_with_quotas_has_the_address_password_and_authority_of_its_store() {
-    let test = "chart_sidecar::sidecar_with_quotas_has_the_address_password_and_authority_of_its_store";
+fn chart_sidecar_with_quotas_knows_its_store() {
+    let test = "chart_sidecar::chart_sidecar_with_quotas_knows_its_store";
     let Some(chart) = chart_of_the_guide(test) else { return };
     let rendered = |values: &[&str]| {
         let rendered = render(test, chart.path(), values)?;

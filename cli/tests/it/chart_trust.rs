@@ -65,8 +65,8 @@ fn assert_has_none(text: &str, unwanted: &[&str]) {
 }
 
 #[test]
-fn chart_without_certificates_or_tokens_is_refused_with_the_ways_out() {
-    let test = "chart_without_certificates_or_tokens_is_refused_with_the_ways_out";
+fn untrusted_chart_is_refused_with_advice() {
+    let test = "untrusted_chart_is_refused_with_advice";
     let three = ["certManager.issuerRef.name", "certificates.secret of every zone", "insecure: true"];
     for (values, wanted) in [
         (&[][..], &three[..]),
@@ -115,8 +115,8 @@ fn chart_mounts_certificates_and_tokens_as_directories() {
 }
 
 #[test]
-fn probes_scrapes_and_addresses_use_https_unless_insecure() {
-    let test = "probes_scrapes_and_addresses_use_https_unless_insecure";
+fn chart_addresses_use_https_unless_insecure() {
+    let test = "chart_addresses_use_https_unless_insecure";
     for (values, scheme, grpc) in [(ISSUER, "https", "https"), (INSECURE, "http", "kubernetes.io/h2c")] {
         let Some(rendered) = render(test, values) else { return };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
@@ -137,10 +137,10 @@ fn probes_scrapes_and_addresses_use_https_unless_insecure() {
 }
 
 #[test]
-fn insecure_chart_is_plaintext_and_has_no_certificates() {
+fn insecure_chart_has_no_certificates() {
     let insecure_anyhow = [ISSUER, INSECURE].concat();
     for values in [INSECURE, &insecure_anyhow] {
-        let test = "insecure_chart_is_plaintext_and_has_no_certificates";
+        let test = "insecure_chart_has_no_certificates";
         let Some(rendered) = render(test, values) else { return };
         let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
         assert!(!rendered.has_kind("Certificate"));
@@ -154,8 +154,8 @@ fn insecure_chart_is_plaintext_and_has_no_certificates() {
 }
 
 #[test]
-fn issuer_gives_each_process_a_certificate_of_its_identity() {
-    let test = "issuer_gives_each_process_a_certificate_of_its_identity";
+fn issuer_certifies_each_process_identity() {
+    let test = "issuer_certifies_each_process_identity";
     let Some(rendered) = render(test, ISSUER) else { return };
     let rendered = rendered.unwrap_or_else(|error| panic!("{error}"));
     let paths = ["controller", "zone/eu-1a/aggregator"];
@@ -179,8 +179,8 @@ fn issuer_gives_each_process_a_certificate_of_its_identity() {
 }
 
 #[test]
-fn zone_that_no_certificate_can_name_is_refused_unless_insecure() {
-    let test = "zone_that_no_certificate_can_name_is_refused_unless_insecure";
+fn unnameable_zone_needs_an_insecure_chart() {
+    let test = "unnameable_zone_needs_an_insecure_chart";
     let zone = &["zones[0].name=eu:1a"][..];
     let Some(refused) = render(test, &[ISSUER, zone].concat()) else { return };
     assert_has(&refused.err().unwrap(), &["eu:1a", "letters, digits"]);

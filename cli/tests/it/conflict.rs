@@ -64,7 +64,7 @@ impl Twins {
 }
 
 #[test]
-fn client_in_both_follows_one_controller_and_the_side_of_the_other_says_so() {
+fn shared_client_follows_one_controller() {
     let _turn = turn(IDLE);
     let twins = Twins::start();
     let [leader, other] = &twins.controllers;

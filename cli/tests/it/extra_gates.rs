@@ -74,10 +74,10 @@ fn waits_for(scene: &Scene, what: &str) -> Value {
 }
 
 #[test]
-fn query_gate_follows_the_server_and_waits_while_it_is_down() {
+fn query_gate_waits_while_its_server_fails() {
     let _turn = turn(OFFERED);
     let desk = HelpDesk::open(3.0);
-    let test = "extra_gates::query_gate_follows_the_server_and_waits_while_it_is_down";
+    let test = "extra_gates::query_gate_waits_while_its_server_fails";
     let Some(mut server) = RealPrometheus::start(test, Some(desk.address)) else { return };
     let scene = Scene::start_with(&policy(&server.url()), &["--query-every", "200ms"]);
 

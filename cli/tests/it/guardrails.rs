@@ -77,7 +77,7 @@ fn limit_of(limit: u32) -> String {
 const ONE_CLASS: &str = "tenants: { default: {} }\n";
 
 #[test]
-fn large_change_is_held_over_restarts_and_released_as_it_was_reviewed() {
+fn large_change_stays_held_over_restarts() {
     let _turn = turn(IDLE);
     let mut scene = Scene::start(&limit_of(1_000), ONE_CLASS);
     assert_eq!(scene.policies()["held"], Value::Null);

@@ -64,7 +64,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn imported_history_sets_the_limit_is_exported_and_survives_a_restart() {
+fn imported_history_survives_restarts() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("week.csv");
     let (csv, name) = (week(4), file.to_str().unwrap().to_owned());
@@ -118,7 +118,7 @@ fn imported_history_sets_the_limit_is_exported_and_survives_a_restart() {
 }
 
 #[test]
-fn invalid_import_fails_with_its_line_and_changes_nothing() {
+fn invalid_import_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let controller = controller(folder.path(), POLICY, "127.0.0.1:0");
     let file = folder.path().join("wrong.csv");

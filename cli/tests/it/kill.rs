@@ -57,7 +57,7 @@ pub(crate) fn kill_json(args: &[&str]) -> Value {
 }
 
 #[test]
-fn kill_by_command_survives_restarts_and_its_end_leaves_shadow() {
+fn commanded_kill_ends_in_shadow() {
     let _turn = turn(OFFERED);
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     // An invalid policy file does not prevent a kill.
@@ -97,7 +97,7 @@ fn kill_by_command_survives_restarts_and_its_end_leaves_shadow() {
 }
 
 #[test]
-fn aggregator_kills_its_zone_without_a_controller_and_the_controller_learns_of_it() {
+fn controller_learns_of_aggregator_kills() {
     let _turn = turn(OFFERED);
     let mut fleet = refusing_fleet(&policy(LIMIT, "enforce", false), &[]);
     let controller = admin(&fleet.controller);
@@ -263,10 +263,10 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn kill_reaches_the_fleet_although_the_disk_is_full() {
+fn full_disk_stops_no_kill() {
     let _turn = turn(IDLE);
     let Some(disk) = SmallDisk::mount() else {
-        skipped("kill_reaches_the_fleet_although_the_disk_is_full: no permission to mount a file system");
+        skipped("full_disk_stops_no_kill: no permission to mount a file system");
         return;
     };
     let files = TempDir::new().unwrap();

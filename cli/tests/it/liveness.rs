@@ -49,7 +49,7 @@ fn of_lost(fleet: &Fleet, name: &str) -> f64 {
 }
 
 #[test]
-fn lost_aggregator_stays_visible_until_it_is_forgotten() {
+fn lost_aggregator_stays_visible_until_forgotten() {
     let _turn = turn(OFFERED);
     let mut fleet = fleet();
     fleet.start_patient_load(OFFERED.into());

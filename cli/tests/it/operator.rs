@@ -96,7 +96,7 @@ fn tokens_are_added_and_comments_stay() {
 }
 
 #[test]
-fn wrong_arguments_of_tokens_change_nothing_and_have_a_remedy() {
+fn wrong_token_arguments_change_nothing() {
     let operator = Operator::new();
     operator.succeed("tokens add ann --role viewer --file tokens --out ann.token");
     let (tokens, token) = (operator.read("tokens"), operator.read("ann.token"));
@@ -140,7 +140,7 @@ fn wrong_arguments_of_tokens_change_nothing_and_have_a_remedy() {
 }
 
 #[test]
-fn commands_send_the_token_of_flag_or_environment() {
+fn commands_send_flag_or_environment_tokens() {
     let operator = Operator::new();
     for role in ["viewer", "operator", "admin"] {
         operator.succeed(&format!("tokens add {role} --role {role} --file tokens --out {role}.token"));
@@ -188,7 +188,7 @@ fn commands_send_the_token_of_flag_or_environment() {
 }
 
 #[test]
-fn wrong_credentials_are_usage_errors_before_anything_is_sent() {
+fn wrong_credentials_are_never_sent() {
     let operator = Operator::new();
     operator.succeed("tokens add ann --role admin --file tokens --out ann.token");
     let token = operator.read("ann.token");
@@ -235,7 +235,7 @@ fn wrong_credentials_are_usage_errors_before_anything_is_sent() {
 }
 
 #[test]
-fn commands_verify_the_server_by_the_ca_and_name_the_wrong_scheme() {
+fn commands_verify_the_server_and_its_scheme() {
     let operator = Operator::new();
     operator.succeed("certs init --dir ca");
     operator.succeed("certs init --dir foreign");

@@ -30,7 +30,7 @@ fn holds(limit: u32) -> impl Fn(&Rates) -> bool {
 }
 
 #[test]
-fn limit_holds_in_total_and_follows_the_policy() {
+fn total_limit_holds_and_follows_the_policy() {
     let _turn = turn(OFFERED);
     let mut fleet = overloaded_fleet();
     let status = fleet.status().unwrap();

@@ -196,7 +196,7 @@ fn controller_with(directory: &TempDir, [listen, admin]: [&str; 2], flags: &[&st
 }
 
 #[test]
-fn good_traffic_is_promoted_and_bad_traffic_is_rolled_back() {
+fn good_traffic_promotes_and_bad_rolls_back() {
     let _turn = turn(OFFERED);
     let mut scene = Scene::start();
 

@@ -9,7 +9,7 @@ use crate::process::{http, http_get, message};
 use crate::turns::{IDLE, turn};
 
 #[test]
-fn lack_of_descriptors_is_reported_and_over_once_there_are_some() {
+fn descriptor_shortage_is_reported_until_over() {
     let _turn = turn(IDLE);
     let fleet = Fleet::start(&policy(300, "enforce", false));
     let aggregator = &fleet.zones[0].aggregator;

@@ -34,7 +34,7 @@ fn controller(folder: &Path) -> Vec<String> {
 
 /// Free ports on loopback.
 #[test]
-fn tier_with_unusable_flags_of_trust_ends_with_exit_code_2_and_the_remedy() {
+fn unusable_trust_flags_exit_with_two() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (of_controller, of_aggregator) = (path("controller"), path("aggregator"));
@@ -87,7 +87,7 @@ fn tier_with_unusable_flags_of_trust_ends_with_exit_code_2_and_the_remedy() {
 }
 
 #[test]
-fn plaintext_beyond_loopback_is_named_in_one_warning() {
+fn plaintext_beyond_loopback_gives_one_warning() {
     let folder = folder();
     let mut args = controller(folder.path());
     args.extend(["--listen", "0.0.0.0:0", "--admin", "0.0.0.0:0", "--insecure"].map(str::to_owned));

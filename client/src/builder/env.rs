@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn explicit_calls_win_and_without_variables_the_defaults_hold() {
+    fn explicit_calls_override_variables_and_defaults() {
         let builder = with(&[("PLIMSOLL_ZONE", "eu-1a")]).unwrap().zone("eu-1b");
         assert_eq!(builder.zone.unwrap().as_str(), "eu-1b");
         let (plain, default) = (with(&[("HOME", "/")]).unwrap(), Limiter::builder("shop"));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_value_is_an_error_that_names_variable_and_value() {
+    fn bad_value_error_names_its_variable() {
         for (name, value, remedy) in [
             ("PLIMSOLL_AGGREGATOR", "127.0.0.1:7410", "https://HOST:PORT"),
             ("PLIMSOLL_AGGREGATOR", "http://127.0.0.1:7410,", "https://HOST:PORT"),
@@ -313,7 +313,7 @@ mod tests {
 
     #[cfg(feature = "quota")]
     #[test]
-    fn faulty_variable_of_the_store_is_named_with_the_remedy() {
+    fn faulty_store_variable_is_named_with_remedy() {
         let address = ("PLIMSOLL_QUOTA_STORE", "plimsoll://quota:9049");
         for (variables, name, remedy) in [
             (

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn address_for_tls_is_never_reached_in_plaintext() {
+    fn secure_address_is_never_reached_in_plaintext() {
         for is_insecure in [false, true] {
             let error = built(&["https://127.0.0.1:7410"], is_insecure).unwrap_err().to_string();
             assert!(error.contains("`https://127.0.0.1:7410`"), "{error}");
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_address_is_named_with_the_forms_that_are_allowed() {
+    fn malformed_address_error_lists_allowed_forms() {
         for bad in
             [&["a:7410"][..], &["https://a"], &["https://a:1", "http://b:1"], &["dns://a:1", "dns://b:1"]]
         {

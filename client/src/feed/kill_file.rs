@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_of_any_kind_exists_and_an_error_is_no_answer() {
+    fn any_kill_file_exists_unless_reading_fails() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("kill");
         assert!(!exists(&file).unwrap());

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_a_warning_once_until_the_connection_is_back() {
+    fn each_reason_warns_once_until_reconnection() {
         let (levels, counters) = (Levels::default(), Arc::new(Counters::default()));
         let mut log = log(&counters);
         tracing::subscriber::with_default(levels.clone(), || {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregator_that_sends_nothing_is_a_problem_until_it_answers_or_is_left() {
+    fn mute_aggregator_is_a_problem_until_answering() {
         let (levels, counters) = (Levels::default(), Arc::new(Counters::default()));
         let mut log = log(&counters);
         let table = Arc::clone(&log.table);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_at_the_address_is_a_problem_after_a_few_failures() {
+    fn wrong_server_is_a_problem_after_failures() {
         let mut log = log(&Arc::new(Counters::default()));
         let table = Arc::clone(&log.table);
         let fail = |log: &mut StreamLog, status: fn(&'static str) -> Status, times| {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregator_of_another_zone_is_a_problem_logged_once_until_it_is_of_this_zone_or_left() {
+    fn wrong_zone_aggregator_is_one_logged_problem() {
         let (levels, counters) =
             (Levels::default(), Counters { zone: "a".to_owned(), ..Counters::default() });
         let mut log = log(&Arc::new(counters));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregators_that_refuse_are_counted_until_they_connect_or_are_left() {
+    fn refusing_aggregators_count_until_connected() {
         let counters = Arc::new(Counters::default());
         let [mut one, mut other] = [(); 2].map(|()| log(&counters));
         let forbidden_now = || counters.refused().get("forbidden").copied();

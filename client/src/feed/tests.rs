@@ -15,7 +15,7 @@ use super::{Feed, FeedError, FeedState, Flushed};
 use crate::{Limiter, Request, SetupProblem};
 
 #[tokio::test(start_paused = true)]
-async fn guards_are_refilled_while_the_aggregator_cannot_be_reached() {
+async fn guards_refill_without_an_aggregator() {
     // No process listens on this port.
     let builder = Limiter::builder("shop").aggregator("http://127.0.0.1:9");
     let (limiter, feed) = builder.build_detached().unwrap();
@@ -94,7 +94,7 @@ fn current_thread() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn feed_dropped_without_being_run_is_one_warning_and_a_problem() {
+fn unrun_feed_warns_once_when_dropped() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, feed) = unreachable();
     decide(&limiter, 3);
@@ -107,7 +107,7 @@ fn feed_dropped_without_being_run_is_one_warning_and_a_problem() {
 }
 
 #[test]
-fn feed_dropped_after_its_limiter_is_a_warning_only_if_it_takes_decisions_along() {
+fn dropped_feed_warns_only_of_lost_decisions() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, feed) = unreachable();
     drop((limiter, feed));
@@ -119,14 +119,14 @@ fn feed_dropped_after_its_limiter_is_a_warning_only_if_it_takes_decisions_along(
 }
 
 #[test]
-fn feed_of_a_limiter_without_aggregators_may_be_dropped() {
+fn feed_without_aggregators_may_be_dropped() {
     let (limiter, feed) = Limiter::builder("shop").build_detached().unwrap();
     drop(feed);
     assert!(!limiter.setup_problems().contains(&SetupProblem::FeedNotRun));
 }
 
 #[test]
-fn feed_whose_runtime_ends_is_one_warning_and_a_problem() {
+fn ended_runtime_stops_the_feed_with_warning() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, feed) = unreachable();
     let runtime = current_thread();
@@ -142,7 +142,7 @@ fn feed_whose_runtime_ends_is_one_warning_and_a_problem() {
 }
 
 #[test]
-fn feed_runs_on_after_its_handle_is_dropped_with_a_warning() {
+fn dropped_handle_leaves_the_feed_running() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, feed) = unreachable();
     let runtime = current_thread();
@@ -157,7 +157,7 @@ fn feed_runs_on_after_its_handle_is_dropped_with_a_warning() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_returns_the_decisions_that_no_aggregator_has() {
+async fn shutdown_returns_unreported_decisions() {
     let (limiter, feed) = unreachable();
     let handle = feed.spawn().unwrap();
     decide(&limiter, 7);
@@ -176,7 +176,7 @@ async fn shutdown_returns_the_decisions_that_no_aggregator_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn feed_that_is_not_run_while_requests_are_decided_is_a_problem_after_ten_seconds() {
+async fn unrun_feed_becomes_a_problem_when_deciding() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, feed) = unreachable();
     tokio::time::sleep(Duration::from_secs(15)).await;
@@ -190,14 +190,14 @@ async fn feed_that_is_not_run_while_requests_are_decided_is_a_problem_after_ten_
 }
 
 #[test]
-fn feed_cannot_be_spawned_outside_of_a_runtime() {
+fn feed_needs_a_runtime_to_spawn() {
     let (_limiter, feed) = unreachable();
     let error = feed.spawn().unwrap_err();
     assert!(matches!(error, FeedError::NoRuntime) && error.to_string().contains("tokio"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_feeds_for_one_instance_do_not_run_at_once() {
+async fn one_instance_runs_no_two_feeds() {
     let named = || {
         let builder = Limiter::builder("twice").name("host:1");
         builder.aggregator("http://127.0.0.1:9").build_detached().unwrap().1
@@ -215,7 +215,7 @@ async fn two_feeds_for_one_instance_do_not_run_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_takes_connections_and_sends_nothing_is_named() {
+async fn mute_server_is_named() {
     // Never accepted by this process: the system completes the connections, and no byte returns.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = mute.local_addr().unwrap().to_string();
@@ -233,7 +233,7 @@ async fn server_that_takes_connections_and_sends_nothing_is_named() {
 }
 
 #[test]
-fn limiter_without_aggregators_is_a_problem_from_the_start() {
+fn missing_aggregators_are_an_immediate_problem() {
     let (warnings, _guard) = Warnings::collect();
     let (limiter, _feed) = Limiter::builder("shop").build_detached().unwrap();
     assert_eq!(limiter.setup_problems(), [SetupProblem::NoAggregator]);

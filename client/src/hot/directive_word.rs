@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn mark_resolves_to_the_word_of_its_class() {
+    fn class_mark_resolves_to_its_word() {
         let ratio = |units| DropRatio::new(units).unwrap();
         let class = DirectiveWord::new(ratio(8)).enforced(true).guarded(true).wait(WaitClass::LONGEST);
         let established = class.with_ratio(ratio(4));
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_a_key_at_its_tenant_limit_are_for_that_limit() {
+    fn refusals_at_a_tenant_limit_name_it() {
         let word = DirectiveWord::new(DropRatio::ALL).enforced(true).independent(true);
         let reasons =
             |word: DirectiveWord| [Outcome::Dropped, Outcome::GuardDropped].map(|by| word.reason(by));

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn batch_is_a_fraction_of_the_depth_and_void_after_the_next_refill() {
+    fn token_batch_is_void_after_a_refill() {
         let (pool, counters) = (GuardPool::default(), Counters::new(1, 1));
         let block = counters.block(0);
         pool.fill(100, 100.0, 5);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn returning_a_cost_above_the_depth_makes_no_tokens() {
+    fn excessive_return_creates_no_tokens() {
         let counters = Counters::new(1, 2);
         for block in [counters.block(1), counters.shared_block()] {
             let pool = GuardPool::default();

@@ -84,7 +84,7 @@ fn refill_during_decisions_accounts_for_every_token() {
 /// A thread with an empty guard draws on the headroom while the headroom is lost. It takes no token
 /// if it sees the refill that takes them away, and a used one is recorded.
 #[test]
-fn headroom_that_is_lost_gives_no_token_after_the_refill() {
+fn lost_headroom_refills_no_tokens() {
     model(|| {
         let headroom = Arc::new(GuardPool::default());
         let refills = Arc::new(AtomicU32::new(0));

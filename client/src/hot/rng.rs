@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_of_every_few_decisions_is_even_and_differs_between_threads() {
+    fn jitter_is_even_and_differs_by_thread() {
         let jitter = || {
             seed_thread();
             (0..10_000).map(|_| ThreadRng.jitter()).collect::<Vec<u32>>()

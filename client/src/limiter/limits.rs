@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_limit_and_an_unknown_limit_are_no_limit_of_zero() {
+    fn unknown_limit_is_not_zero() {
         let limits = Limits::new(2);
         assert_eq!(limits.get(1), Limit::Unknown);
         let rates = [0.0, 1e-9, 0.5, 1_000.0, 1e12];

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_are_held_by_bucket_until_they_are_withdrawn() {
+    fn bucket_keeps_its_quotas_until_withdrawn() {
         let definitions = QuotaDefinitions::new(2);
         assert_eq!((definitions.has(1), definitions.get(1)), (false, None));
         definitions.set(1, Some(&quotas(&["calls"])));

@@ -55,7 +55,7 @@ fn values(families: &[Family]) -> Values {
 }
 
 #[test]
-fn limiter_has_the_metrics_of_its_decisions_responses_and_problems() {
+fn limiter_exports_all_its_metrics() {
     let metrics = Metrics::new(&limiter());
     let values = values(&metrics.source.families());
     for (name, labels, value) in [

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn request_is_counted_once_for_each_bucket_of_each_limiter() {
+    fn request_counts_per_limiter_and_bucket() {
         let (ours, other) = (limiter(), limiter());
         let layers = [(&ours, 0), (&ours, 1), (&ours, 0), (&ours, 0), (&other, 0), (&ours, 1), (&ours, 0)];
         let counted = [true, true, false, false, true, false, false];
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_marks_its_first_requests_and_few_after_them() {
+    fn thread_marks_first_requests_then_few() {
         let (limiter, stacked) = (limiter(), limiter());
         let is_marked = |limiter: &Limiter, bucket| {
             let mut request = Request::new(());

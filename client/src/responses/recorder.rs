@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_records_for_more_limiters_than_it_holds() {
+    fn thread_records_for_many_limiters() {
         let limiters: Vec<_> = (0..HELD_MAX + 3).map(|_| responses(2)).collect();
         for round in 0..5 {
             for (number, limiter) in limiters.iter().enumerate().skip(round) {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_of_all_threads_count_also_without_a_slot() {
+    fn responses_count_even_without_a_slot() {
         for thread_slots in [0, 1, 64] {
             let limiter = responses(thread_slots);
             let recorder = limiter.recorder(0);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn recorder_may_be_used_while_it_is_used() {
+    fn recorder_may_be_entered_recursively() {
         let limiter = responses(2);
         let recorder = limiter.recorder(0);
         limiter.set_name(0, "orders");

@@ -71,7 +71,7 @@ fn refusal_is_no_failure_whatever_its_status() {
 }
 
 #[test]
-fn grpc_codes_are_labelled_and_fail_like_server_errors() {
+fn grpc_codes_are_labelled_as_failures() {
     let responses = Responses::new(1, 4);
     for code in 0..=20 {
         to(&responses, 0, CONTROL).ended(MS, None);
@@ -89,7 +89,7 @@ fn grpc_codes_are_labelled_and_fail_like_server_errors() {
 }
 
 #[test]
-fn refusals_are_logged_once_in_ten_seconds_with_the_number_of_others() {
+fn refusals_are_logged_every_ten_seconds() {
     let responses = Responses::new(2, 4);
     let seconds = |at| Duration::from_secs_f64(at);
     let mut logged = 0;
@@ -126,7 +126,7 @@ fn bucket_keeps_its_first_name() {
 }
 
 #[test]
-fn cohort_of_an_instance_is_settable_by_bucket() {
+fn cohort_is_settable_by_bucket() {
     let responses = Responses::new(1, 4);
     assert_eq!(responses.cohort(0), CONTROL);
     responses.set_cohort(0, OWN);
@@ -137,7 +137,7 @@ fn cohort_of_an_instance_is_settable_by_bucket() {
 }
 
 #[test]
-fn responses_have_a_cohort_while_the_bucket_is_in_canary() {
+fn canary_responses_have_a_cohort() {
     let responses = Responses::new(1, 4);
     let sides = [Side::Control, Side::Canary];
     let cohorts = [false, true].map(|in_canary| sides.map(|side| Cohort { side, in_canary }));

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn problem_is_held_until_it_is_cleared_and_replaced_by_a_later_one() {
+    fn problem_holds_until_cleared_or_replaced() {
         let problems = SetupProblems::default();
         problems.raise(unknown("chekout", None));
         problems.raise(SetupProblem::FeedNotRun);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_lists_used_buckets_first_and_is_unsaved_until_its_version_is_saved() {
+    fn snapshot_lists_used_buckets_first() {
         let (mut cache, kills) = (DirectiveCache::default(), Kills::default());
         assert_eq!(cache.unsaved(&kills), None);
         ["a", "b", "c"].iter().for_each(|bucket| assert!(cache.apply(&directive(bucket))));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn restored_directives_count_as_saved_until_a_new_one_applies() {
+    fn restored_directives_count_as_saved() {
         let kills = Kills::default();
         let mut cache = DirectiveCache::default();
         let buckets = vec![directive("a")];

@@ -23,7 +23,7 @@ fn reason(verdict: Verdict) -> Option<Reason> {
 }
 
 #[test]
-fn every_way_to_decide_refuses_for_the_set_reason() {
+fn every_way_refuses_for_the_set_reason() {
     for expected in Reason::ALL {
         let plane = ControlPlane::new(7);
         plane.refuse("orders", expected).unwrap();
@@ -50,7 +50,7 @@ fn every_way_to_decide_refuses_for_the_set_reason() {
 }
 
 #[test]
-fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
+fn equal_seeds_decide_alike_everywhere() {
     type Decide = fn(&ControlPlane) -> Verdict;
     let ways: [Decide; 3] = [
         |plane| plane.limiter().check(&Request::new("orders", "acme")),
@@ -77,7 +77,7 @@ fn equal_seeds_decide_alike_on_any_thread_and_by_any_handle() {
 }
 
 #[test]
-fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
+fn refused_callers_wait_as_tests_set() {
     let plane = ControlPlane::new(7);
     for reason in Reason::ALL {
         plane.refuse("orders", reason).unwrap();
@@ -94,7 +94,7 @@ fn refused_callers_are_asked_to_wait_for_as_long_as_the_test_sets() {
 }
 
 #[test]
-fn invalid_rules_are_errors_that_name_the_bucket() {
+fn invalid_rule_errors_name_the_bucket() {
     let plane = ControlPlane::new(7);
     for (result, text) in [
         (plane.refuse("", Reason::TenantLimit), "bucket ``: a name must not be empty"),

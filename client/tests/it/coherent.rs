@@ -94,7 +94,7 @@ async fn pass_both(requests: impl Iterator<Item = Request<()>>) -> usize {
 }
 
 #[tokio::test]
-async fn two_hops_admit_as_many_as_the_strictest() {
+async fn two_hops_admit_like_the_strictest() {
     let mut draws = SmallRng::seed_from_u64(5);
     let traces: Vec<u128> =
         (0..REQUESTS).map(|_| u128::from(draws.next_u64()) << 64 | u128::from(draws.next_u64())).collect();

@@ -80,7 +80,7 @@ async fn get(address: &str, path: &str) -> (StatusCode, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn http_examples_refuse_as_directed_and_report_every_request_before_they_end() {
+async fn http_examples_refuse_and_report_every_request() {
     for (name, bucket) in [("axum", "orders-read"), ("testing", "orders")] {
         let aggregator = Aggregator::start(|service| service).await;
         let mut example = Running::start(name, &aggregator);

@@ -47,7 +47,7 @@ fn types_for_tests_can_be_fields() {
 }
 
 #[test]
-fn errors_can_be_returned_and_matched_to_their_causes() {
+fn errors_can_be_returned_and_matched() {
     is_an_error::<BuildError>();
     is_an_error::<BucketError>();
     is_an_error::<FeedError>();

@@ -65,7 +65,7 @@ impl App {
 }
 
 #[tokio::test]
-async fn rule_matches_the_stripped_path_and_the_whole_one() {
+async fn rule_matches_stripped_and_whole_paths() {
     for (name, place) in PLACES {
         let is_stripped = !["outside", "around"].contains(&name);
         let rule = |path| Rule::bucket("orders").path(path);
@@ -95,7 +95,7 @@ async fn rule_matches_the_stripped_path_and_the_whole_one() {
 }
 
 #[tokio::test]
-async fn exemption_holds_for_the_path_that_the_layer_sees_and_for_no_other_form() {
+async fn exemption_covers_only_the_visible_path() {
     for (name, place) in PLACES {
         let app = App::new(place, Rule::unlimited().path("/healthz"));
         let is_stripped = !["outside", "around"].contains(&name);

@@ -88,7 +88,7 @@ async fn send(plane: &ControlPlane, paths: &[&str]) -> Kept {
 }
 
 #[tokio::test]
-async fn spans_have_the_verdict_its_bucket_and_its_reason() {
+async fn spans_have_verdict_bucket_and_reason() {
     let plane = ControlPlane::new(1);
     let admitted = send(&plane, &["/orders", "/health", "/other"]).await;
     plane.refuse("orders", Reason::TenantLimit).unwrap();

@@ -142,7 +142,7 @@ fn path_rules() -> [Rule; 7] {
 }
 
 #[tokio::test]
-async fn path_rule_limits_what_reaches_the_handler_of_its_route() {
+async fn path_rule_limits_its_route_handler() {
     let shop = Shop::new(routes(), path_rules());
     for (target, plain) in TARGETS {
         let (reached, counted) = shop.get(target).await;
@@ -200,7 +200,7 @@ async fn path_rule_limits_what_a_handler_decodes() {
 }
 
 #[tokio::test]
-async fn every_form_of_a_request_target_is_counted() {
+async fn every_request_target_form_is_counted() {
     let shop = Shop::new(routes(), path_rules());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

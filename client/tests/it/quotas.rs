@@ -80,7 +80,7 @@ impl Service<Request<()>> for Strict {
 }
 
 #[tokio::test]
-async fn request_waits_for_the_store_and_then_reaches_the_instance_that_was_ready() {
+async fn request_waits_then_reaches_the_ready_instance() {
     let plane = ControlPlane::new(7);
     plane.quota("api", 2, HOUR).unwrap();
     let inner = Strict::default();
@@ -120,7 +120,7 @@ fn poll<F: Future>(task: &mut Pin<Box<F>>) -> Poll<F::Output> {
 }
 
 #[tokio::test]
-async fn request_that_a_lease_covers_is_decided_at_once() {
+async fn leased_request_is_decided_without_waiting() {
     let plane = ControlPlane::new(7);
     plane.quotas("api", leased(10, 5)).unwrap();
     plane.hold_quota_store(true);
@@ -130,7 +130,7 @@ async fn request_that_a_lease_covers_is_decided_at_once() {
 }
 
 #[tokio::test]
-async fn dropped_request_never_reaches_the_service_and_is_spent() {
+async fn dropped_request_is_spent_unserved() {
     let plane = ControlPlane::new(7);
     plane.quota("api", 1, HOUR).unwrap();
     let inner = Strict::default();
@@ -148,7 +148,7 @@ async fn dropped_request_never_reaches_the_service_and_is_spent() {
 }
 
 #[tokio::test]
-async fn costs_of_rules_are_taken_from_the_quota() {
+async fn rule_costs_are_taken_from_the_quota() {
     let plane = ControlPlane::new(7);
     plane.quota("batch", 14, HOUR).unwrap();
     let mut service = layer(&plane).layer(Strict::default());
@@ -163,7 +163,7 @@ async fn costs_of_rules_are_taken_from_the_quota() {
 }
 
 #[tokio::test]
-async fn closures_and_constant_tenants_have_quotas_as_well() {
+async fn closures_and_constant_tenants_have_quotas() {
     let plane = ControlPlane::new(7);
     plane.quota("api", 1, HOUR).unwrap();
     let limiter = plane.limiter();

@@ -106,7 +106,7 @@ fn page(limiter: &Limiter) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so() {
+async fn expired_certificate_leaves_the_service_deciding() {
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(Duration::from_secs(5)));
     let limiter = zonal.spawn(zonal.builder());
@@ -137,7 +137,7 @@ async fn service_whose_certificate_expires_decides_by_what_it_holds_and_says_so(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache() {
+async fn restarted_service_decides_by_its_cache() {
     let zonal = Zonal::start().await;
     let cache = zonal.files.path().join("directives");
     zonal.certify(Validity::lasting(DAY));
@@ -163,7 +163,7 @@ async fn service_that_restarts_with_an_expired_certificate_decides_by_its_cache(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
+async fn wrong_aggregator_certificate_is_refused_with_reason() {
     for (role, reason) in [
         (PeerRole::Aggregator { zone: zone("other") }, "forbidden"),
         (service_of(zone("default"), "shop"), "forbidden"),
@@ -194,7 +194,7 @@ async fn aggregator_without_the_right_certificate_is_refused_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn name_of_several_aggregators_is_reached_over_tls_if_there_are_certificates() {
+async fn shared_aggregator_name_uses_tls() {
     let zonal = Zonal::start().await;
     zonal.certify(Validity::lasting(DAY));
     let address = format!("dns://localhost:{}", zonal.aggregator.address.port());
@@ -214,7 +214,7 @@ fn built(directory: &Path) -> BuildError {
 }
 
 #[test]
-fn certificate_of_another_role_zone_or_service_is_refused_with_both_identities() {
+fn mismatched_certificate_refusal_shows_both_identities() {
     let (authority, files) = (Authority::new("test.example"), tempfile::tempdir().unwrap());
     for (role, id) in [
         (PeerRole::Controller, "spiffe://test.example/plimsoll/controller"),
@@ -238,7 +238,7 @@ fn certificate_of_another_role_zone_or_service_is_refused_with_both_identities()
 }
 
 #[test]
-fn missing_file_and_service_that_no_certificate_can_name_are_refused_with_the_method() {
+fn missing_file_refusal_names_the_method() {
     let (authority, files) = (Authority::new("test.example"), tempfile::tempdir().unwrap());
     let missing = files.path().join("missing");
     let text = built(&missing).to_string();

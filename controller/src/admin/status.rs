@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_limit_is_the_reason_only_while_every_refused_tenant_is_at_its_own() {
+    fn tenant_limit_reason_needs_all_refused_tenants() {
         let half = DropRatio::ONE / 2;
         let (free, stopped, overloaded) =
             (share(10.0, 0, false), share(10.0, half, true), share(20.0, half, false));

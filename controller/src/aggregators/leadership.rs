@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_controller_is_exceeded_and_a_living_one_of_a_greater_epoch_or_instance_leads() {
+    fn greatest_living_controller_leads() {
         // (time, claimed, age) and (the next epoch, lost, shown) of a controller at epoch 7.
         for (ms, claimed, age, (next, lost, shown)) in [
             (10_100, leader(6, 9), Some(100), (None, false, false)),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn epoch_exceeds_claims_by_bounded_steps_and_at_most_once_a_second() {
+    fn epoch_exceeds_claims_by_bounded_steps() {
         let mut leadership = started();
         let mut claim = |ms, epoch: u64, claimed| {
             leadership.on_report(at(ms), Epoch(epoch), &place(), &claims(leader(claimed, 9), None))
@@ -174,7 +174,7 @@ mod tests {
     /// The controllers of two copies of one state, and an aggregator that reaches either: one of
     /// them leads, and neither raises its epoch forever.
     #[test]
-    fn two_controllers_do_not_raise_their_epochs_in_turn() {
+    fn two_controllers_do_not_race_epochs() {
         for (first, second) in [(5_u128, 9_u128), (9, 5)] {
             let mut sides = [(first, 10_000), (second, 10_400)]
                 .map(|(own, ms)| (Leadership::new(at(ms), InstanceId(own)), Epoch(7)));

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_is_stale_without_reports_for_too_long_unless_it_left() {
+    fn silent_zone_is_stale_unless_it_left() {
         let mut liveness =
             Liveness::new(at(0), Duration::from_secs(60), [place("a"), place("b")].into_iter());
         liveness.on_report(at(10), &place("c"));

@@ -51,7 +51,7 @@ fn enter_part(aggregators: &mut Aggregators, offered: u64, more: bool) {
 }
 
 #[test]
-fn parts_of_a_report_give_a_rate_once_all_have_come() {
+fn complete_report_parts_give_a_rate() {
     let mut aggregators = aggregators(&["a"]);
     enter_part(&mut aggregators, 300, true);
     assert_eq!(tick(&mut aggregators), [Activity::Idle], "a tick between two parts");
@@ -68,7 +68,7 @@ fn parts_of_a_report_give_a_rate_once_all_have_come() {
 }
 
 #[test]
-fn rate_uses_the_span_of_the_report_and_falls_for_absent_keys() {
+fn rate_uses_report_spans_and_absent_keys() {
     let mut aggregators = aggregators(&["a"]);
     for (span, offered, expected) in [(500, 500, 1_000.0), (250, 500, 2_000.0), (500, 0, 800.0)] {
         enter(&mut aggregators, "a", span, offered);
@@ -83,7 +83,7 @@ fn rate_uses_the_span_of_the_report_and_falls_for_absent_keys() {
 }
 
 #[test]
-fn silence_is_accounted_for_once_from_its_beginning() {
+fn silence_is_counted_once_from_its_beginning() {
     let mut aggregators = aggregators(&["a", "b"]);
     let mut silent = Duration::ZERO;
     for step in 1..=10 {
@@ -147,7 +147,7 @@ fn delayed_reports_are_no_silence() {
 }
 
 #[test]
-fn first_holds_are_those_of_the_first_greeting() {
+fn first_greeting_gives_the_first_holds() {
     let mut aggregators = Aggregators::default();
     let bucket = Bucket::new("api").unwrap();
     for (instance, hold) in [(1, Some(600.0)), (1, Some(750.0)), (2, None)] {
@@ -160,7 +160,7 @@ fn first_holds_are_those_of_the_first_greeting() {
 }
 
 #[test]
-fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
+fn new_process_keeps_the_rates() {
     let mut aggregators = aggregators(&["a"]);
     enter(&mut aggregators, "a", 500, 500);
     aggregators.on_tick(TICK, &Parameters::default());
@@ -173,7 +173,7 @@ fn new_process_keeps_the_rates_and_returns_the_replaced_instance() {
 }
 
 #[test]
-fn process_that_comes_back_after_it_was_replaced_shows_that_two_have_one_name() {
+fn returning_process_reveals_a_shared_name() {
     let mut aggregators = Aggregators::default();
     let place = place("a");
     let in_conflict = |aggregators: &Aggregators, s: u64| {

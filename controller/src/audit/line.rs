@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn line_is_json_whose_hash_covers_everything_before_it() {
+    fn line_hash_covers_everything_before_it() {
         let mut head = Head::genesis();
         let first = head.append(&record("kill on")).unwrap();
         let second =
@@ -249,12 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn hash_is_the_sha_256_of_the_standard() {
+    fn audit_hash_is_standard_sha_256() {
         assert_eq!(hash_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     }
 
     #[test]
-    fn longest_line_of_escaped_texts_can_be_read() {
+    fn longest_escaped_line_can_be_read() {
         let long = "\"\n".repeat(100_000);
         let actor = Actor { who: long.clone(), role: long.clone(), from: long.clone() };
         let entry = Entry { what: long.clone(), before: long.clone(), after: long.clone(), why: long };

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn held_policy_is_released_by_its_own_hash_and_only_as_it_is_on_disk() {
+    fn held_policy_is_released_by_its_hash() {
         let (good, low) = (policy(1_000), policy(100));
         let mut policies = Policies::new(good, TrafficRecord::default());
         policies.hold(Arc::clone(&low), vec!["a reason".to_owned()]);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn change_is_in_effect_once_saved_or_once_saving_fails() {
+    fn change_takes_effect_once_saving_ends() {
         let mut saves = PendingSaves::default();
         assert!(saves.is_untouched() && saves.is_saved());
         assert_eq!(saves.take_due(), None);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_save_is_due_once_and_holds_nothing_up() {
+    fn wanted_save_is_due_once_without_delay() {
         let mut saves = PendingSaves::default();
         saves.note_wanted(true);
         assert!(saves.is_in_effect());

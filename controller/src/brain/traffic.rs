@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn record_keeps_the_moments_of_five_minutes_and_knows_the_busiest() {
+    fn record_knows_five_minutes_and_the_busiest() {
         let mut record = TrafficRecord::restored(&of(1_000.0));
         let at = |moment: u32| MonoTime::from_elapsed(EVERY * moment);
         assert!(record.is_due(at(0)));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn lighter_keys_beyond_the_maximum_count_as_the_class_default() {
+    fn lighter_keys_count_as_the_default_class() {
         let key = |number: usize| Key {
             bucket: Bucket::new("api").unwrap(),
             tenant: Tenant::new(&format!("t{number}")).unwrap(),

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rate_follows_the_refusals_and_ends_with_them() {
+    fn quota_drop_rate_ends_with_refusals() {
         let mut drops = QuotaDrops::default();
         for _ in 0..100 {
             drops.add(50);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn many_listed_tenants_leave_room_for_fewer_patterned_buckets() {
+    fn listed_tenants_shrink_room_for_patterned_buckets() {
         for (tenants, room) in [(1, ASKED_MAX), (4_000, 100)] {
             let mut buckets = Buckets::default();
             assert_eq!(buckets.on_policy(&policy(tenants)), []);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn unlisted_name_that_a_policy_covers_is_returned() {
+    fn covered_unlisted_name_is_returned() {
         let mut buckets = Buckets::default();
         ["a", "api/x", "c"].iter().for_each(|name| {
             buckets.unlisted.note(MonoTime::ZERO, &Bucket::new(name).unwrap());
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_names_are_searched_for_once_and_some_at_a_time() {
+    fn similar_names_are_searched_once() {
         let listed: String = (0..4_000).map(|number| format!("  n{number}: {{ limit: 1 }}\n")).collect();
         let text = format!("buckets:\n  checkout: {{ limit: 1 }}\n  'api/*': {{ limit: 1 }}\n{listed}");
         let tenants = Source { name: "tenants.yaml", text: "tenants:\n  default: {}\n" };
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn listing_is_by_exact_name_by_pattern_or_none() {
+    fn listing_is_exact_patterned_or_absent() {
         let of = |name: &str| Listing::of(&policy(1), &Bucket::new(name).unwrap());
         assert_eq!([of("a"), of("api/x"), of("b")], [Listing::Exact, Listing::Pattern, Listing::None]);
     }

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tenant_limit_lowers_the_demand_of_a_class() {
+    fn tenant_limit_lowers_class_demand() {
         let mut bins = vec![0.0; Bin::COUNT];
         bins[Bin::of(400.0).index()] = 4_000.0;
         let tail = Tail { established: Demand { bins, ..Demand::default() }, names: 10, ..Tail::default() };

@@ -181,7 +181,7 @@ fn status_names_what_is_missing() {
 }
 
 #[test]
-fn new_buckets_beyond_the_maximum_are_rejected_until_idle_ones_are_forgotten() {
+fn surplus_new_buckets_await_forgotten_ones() {
     let policy = learns();
     let mut history = History::default();
     let flood = |history: &mut History, from: usize, to: usize, minute: i64| {
@@ -210,7 +210,7 @@ fn new_buckets_beyond_the_maximum_are_rejected_until_idle_ones_are_forgotten() {
 }
 
 #[test]
-fn bucket_to_be_learned_by_name_has_a_history_after_any_number_of_buckets_of_a_pattern() {
+fn named_bucket_always_has_a_history() {
     let text = "buckets: { 'api/*': { limit: { learned: {} } }, checkout: { limit: { learned: {} } } }\n";
     let tenants = Source { name: "tenants.yaml", text: ONE_CLASS_TENANTS };
     let policy = Policy::read(Source { name: "policy.yaml", text }, tenants).unwrap().0;

@@ -98,7 +98,7 @@ async fn file_written_in_place_is_reloaded() {
 }
 
 #[tokio::test]
-async fn file_renamed_into_place_is_reloaded_every_time() {
+async fn renamed_policy_file_is_always_reloaded() {
     let mut watched = Watched::start(false, |dir| fs::write(dir.join("policy.yaml"), policy(1)).unwrap());
     watched.accepted(1.0).await;
     for limit in 2..6 {
@@ -108,7 +108,7 @@ async fn file_renamed_into_place_is_reloaded_every_time() {
 }
 
 #[tokio::test]
-async fn config_map_is_reloaded_when_its_links_are_swapped() {
+async fn swapped_config_map_is_reloaded() {
     let version = |dir: &Path, name: &str, limit: u32, weight: u32| {
         let data = dir.join(name);
         fs::create_dir(&data).unwrap();
@@ -135,7 +135,7 @@ async fn config_map_is_reloaded_when_its_links_are_swapped() {
 }
 
 #[tokio::test]
-async fn file_behind_a_link_is_reloaded_when_it_changes() {
+async fn linked_policy_file_is_reloaded() {
     let elsewhere = TempDir::new().unwrap();
     let real = elsewhere.path().join("real.yaml");
     fs::write(&real, policy(1)).unwrap();

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn vector_of_one_series_and_scalar_are_limits() {
+    fn only_single_series_and_scalars_are_limits() {
         let scalar = r#"{"status":"success","data":{"resultType":"scalar","result":[1716,"12.5"]}}"#;
         for (body, expected) in [(vector(&["700"]), 700.0), (vector(&["0"]), 0.0), (scalar.to_owned(), 12.5)]
         {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_answer_is_an_error_and_never_zero() {
+    fn other_query_answers_are_errors() {
         let success = |data: &str| format!(r#"{{"status":"success","data":{data}}}"#);
         for (body, why) in [
             (String::new(), "not an answer"),

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn promotion_past_a_gate_needs_a_reason_and_never_moves_down() {
+    fn forced_promotion_needs_a_reason() {
         let mut scene = Scene::new("buckets: { api: { limit: 1 } }\n");
         assert!(matches!(scene.promote(None, None), Err(RolloutError::Gate { to: Mode::Canary, .. })));
         assert_eq!(scene.promote(None, Some("a test")), Ok((Mode::Canary, Cause::Forced)));

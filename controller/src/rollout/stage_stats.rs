@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_older_than_the_window_are_dropped_and_none_younger() {
+    fn counts_older_than_the_window_leave() {
         let mut stats = StageStats::begin(1);
         pass(&mut stats, 120, 1, 1);
         for younger in 1..=500 {
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn grown_window_keeps_its_slots_bounded_and_shrunk_window_drops_some() {
+    fn resized_window_keeps_slots_bounded() {
         let mut stats = StageStats::begin(1);
         for window in [MINUTE, MINUTE * 2, MINUTE * 60, MINUTE * 7_000] {
             for _ in 0..2_000 {

@@ -122,7 +122,7 @@ impl Scene {
 }
 
 #[test]
-fn good_evidence_moves_to_enforce_with_auto_promote_and_waits_without() {
+fn only_auto_promote_enforces_good_evidence() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
     assert_eq!((scene.run(1_000, GOOD), scene.stage(), scene.cause()), (20, Mode::Canary, Cause::Gate));
     assert_eq!((scene.run(1_000, GOOD), scene.stage()), (20, Mode::Enforce));
@@ -147,7 +147,7 @@ fn good_evidence_moves_to_enforce_with_auto_promote_and_waits_without() {
 }
 
 #[test]
-fn promotion_that_is_recorded_first_waits_and_a_return_does_not() {
+fn recorded_promotion_waits_unlike_returns() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
     scene.rollouts.ready = Some(Vec::new());
     assert_eq!((scene.run(100, GOOD), scene.stage()), (100, Mode::Shadow));
@@ -167,7 +167,7 @@ fn promotion_that_is_recorded_first_waits_and_a_return_does_not() {
 }
 
 #[test]
-fn bad_canary_returns_to_shadow_within_a_tick_and_stays_there() {
+fn bad_canary_returns_to_shadow_immediately() {
     let slow = Seen { canary_ms: 40, ..GOOD };
     for (seen, reason) in
         [(Seen { bad: 1, ..GOOD }, "drop ratio of the canary cohort"), (slow, "p99 of the canary cohort")]
@@ -188,7 +188,7 @@ fn bad_canary_returns_to_shadow_within_a_tick_and_stays_there() {
 }
 
 #[test]
-fn stale_zone_returns_canary_to_shadow_and_keeps_enforce() {
+fn stale_zone_ends_only_the_canary() {
     let stale = Some(StaleZone { zone: "z".to_owned(), age: Duration::from_secs(61) });
     let mut scene = Scene::new("canary", "");
     scene.run(5, GOOD);
@@ -202,7 +202,7 @@ fn stale_zone_returns_canary_to_shadow_and_keeps_enforce() {
 }
 
 #[test]
-fn evidence_of_another_mode_or_during_a_kill_is_dropped() {
+fn foreign_or_killed_evidence_is_dropped() {
     let mut scene = Scene::new("canary", "");
     let bad = Outcomes { offered: 5_000, refused: 5_000, ..Outcomes::default() };
     let cohort = |mode| CohortKey { bucket: Bucket::new("b").unwrap(), mode, side: Side::Canary };
@@ -258,7 +258,7 @@ fn query_gate_waits_for_its_answer() {
 }
 
 #[test]
-fn value_beyond_its_bound_ends_the_canary_and_a_lost_answer_waits() {
+fn excess_value_ends_the_canary() {
     let mut scene = Scene::new("canary", QUERIES);
     scene.answer("t", Ok(20.0));
     scene.answer("b", Ok(0.1));
@@ -283,7 +283,7 @@ fn value_beyond_its_bound_ends_the_canary_and_a_lost_answer_waits() {
 }
 
 #[test]
-fn answer_is_forgotten_once_the_policy_drops_its_query() {
+fn answer_leaves_with_its_query() {
     let mut scene = Scene::new("shadow", QUERIES);
     let rollout = scene.rollout_policy().clone();
     scene.answer("t", Ok(1.0));
@@ -312,7 +312,7 @@ const STRAGGLING_TICKS: u64 = (STRAGGLING.as_millis() / TICK.as_millis()) as u64
 const TENANTS: &str = "tenants: { default: {}, a: { weight: 4 } }\nfairness: { min_floor_rps: 5 }\n";
 
 #[test]
-fn edit_that_can_refuse_more_begins_evidence_anew_in_shadow_and_canary() {
+fn stricter_edit_restarts_evidence() {
     let auto = "  auto_promote: true\n";
     let before = |mode: &str| policy(&format!("limit: 100, tenant_limit: 50, mode: {mode}"), auto, TENANTS);
     for (mode, next) in [(Mode::Shadow, Mode::Canary), (Mode::Canary, Mode::Enforce)] {
@@ -400,7 +400,7 @@ fn edit_that_cannot_refuse_more_keeps_evidence() {
 }
 
 #[test]
-fn edit_keeps_a_pending_mode_waiting_and_survives_a_restart() {
+fn edit_keeps_a_pending_mode_waiting() {
     let mut scene = Scene::new("shadow", "");
     scene.run(19, GOOD);
     scene.edit(policy("limit: 61, mode: enforce", "", ONE_CLASS_TENANTS));
@@ -419,7 +419,7 @@ fn edit_keeps_a_pending_mode_waiting_and_survives_a_restart() {
 }
 
 #[test]
-fn promotion_past_an_edit_says_since_when_and_why_the_gate_waits() {
+fn promotion_past_edits_explains_the_gate() {
     let mut scene = Scene::new("shadow", "");
     scene.run(20, GOOD);
     let promote = |scene: &mut Scene| {
@@ -441,7 +441,7 @@ fn promotion_past_an_edit_says_since_when_and_why_the_gate_waits() {
 }
 
 #[test]
-fn limit_that_moves_by_itself_begins_evidence_anew_only_far_below_the_lowest_judged() {
+fn only_a_far_fallen_limit_restarts_evidence() {
     let learned = || policy("limit: { learned: {} }", "  auto_promote: true\n", ONE_CLASS_TENANTS);
     let mut scene = Scene::of(learned());
     scene.run(4, GOOD);
@@ -469,7 +469,7 @@ fn limit_that_moves_by_itself_begins_evidence_anew_only_far_below_the_lowest_jud
 }
 
 #[test]
-fn limit_that_creeps_down_passes_slowly_and_not_within_one_window() {
+fn creeping_limit_passes_only_slowly() {
     // The window is 72 ticks, and the gate needs a thousand samples and 10 s.
     let learned = || policy("limit: { learned: {} }", "", ONE_CLASS_TENANTS);
     let mut slow = Scene::of(learned());
@@ -492,7 +492,7 @@ fn limit_that_creeps_down_passes_slowly_and_not_within_one_window() {
 }
 
 #[test]
-fn boost_that_ends_begins_evidence_anew_if_a_share_falls_far() {
+fn ended_boost_may_restart_evidence() {
     let tenants = |boost: f64| {
         format!(
             "tenants: {{ default: {{}}, a: {{ weight: 2, boost: {boost}, boost_until: 1970-01-01T00:01:40Z }} }}\n"
@@ -514,7 +514,7 @@ fn boost_that_ends_begins_evidence_anew_if_a_share_falls_far() {
 }
 
 #[test]
-fn straggling_evidence_of_an_earlier_canary_is_left_out() {
+fn late_evidence_of_former_canaries_is_ignored() {
     let mut scene = Scene::new("canary", "");
     scene.run(2, GOOD);
     for to in [Mode::Shadow, Mode::Canary] {
@@ -528,7 +528,7 @@ fn straggling_evidence_of_an_earlier_canary_is_left_out() {
 }
 
 #[test]
-fn evidence_goes_to_the_first_of_two_changes_in_one_load() {
+fn evidence_goes_to_the_first_change() {
     let mut scene = Scene::new("canary", "");
     scene.run(2, GOOD);
     // A kill and the mode of the file move the entry in the same load.
@@ -542,7 +542,7 @@ fn evidence_goes_to_the_first_of_two_changes_in_one_load() {
 }
 
 #[test]
-fn canary_behind_proxies_moves_by_refusals_alone_and_says_so_in_each_record() {
+fn proxied_canary_moves_only_by_refusals() {
     let mut scene = Scene::new("shadow", "  auto_promote: true\n");
     assert_eq!((scene.run(100, PROXIED), scene.stage()), (20, Mode::Canary));
     let why = |scene: &Scene| scene.durable.history.back().unwrap().why.clone();
@@ -577,7 +577,7 @@ fn canary_behind_proxies_moves_by_refusals_alone_and_says_so_in_each_record() {
 }
 
 #[test]
-fn restart_forgets_latencies_but_not_that_they_were_reported() {
+fn restart_remembers_that_latencies_were_reported() {
     let restarted = |scene: &mut Scene| {
         let text = serde_json::to_string(&scene.durable).unwrap();
         scene.durable = serde_json::from_str(&text).unwrap();

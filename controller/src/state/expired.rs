@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregator_is_remembered_for_seven_days_or_until_256_later_ones() {
+    fn aggregator_is_remembered_for_seven_days() {
         let mut expired = ExpiredAggregators::default();
         for number in 0..EXPIRED_MAX {
             assert_eq!(expired.add(place(number), number as i64, Vec::new()), None);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_released_shares_are_kept_and_added_up_by_bucket() {
+    fn largest_released_shares_are_kept() {
         let mut expired = ExpiredAggregators::default();
         expired.add(place(1), 0, released(RELEASED_BUCKETS_MAX + 1));
         expired.add(place(2), 0, released(3));

@@ -20,7 +20,7 @@ fn stage(durable: &DurableState) -> Mode {
 }
 
 #[test]
-fn first_start_begins_at_the_mode_of_the_file_and_a_loss_in_shadow() {
+fn first_start_follows_the_file_mode() {
     let mut durable = DurableState::first_start();
     durable.on_policy(&policy(false, "enforce", true));
     assert_eq!((stage(&durable), durable.stages["p/*"].stage), (Mode::Enforce, Mode::Enforce));
@@ -44,7 +44,7 @@ fn key_survives_a_save_and_is_not_printed() {
 }
 
 #[test]
-fn kill_leaves_shadow_behind_until_the_mode_in_the_file_changes() {
+fn kill_leaves_shadow_until_the_file_changes() {
     let mut durable = DurableState::first_start();
     durable.on_policy(&policy(false, "enforce", false));
     durable.on_policy(&policy(true, "enforce", false));
@@ -65,7 +65,7 @@ fn kill_leaves_shadow_behind_until_the_mode_in_the_file_changes() {
 }
 
 #[test]
-fn mode_raised_during_a_kill_does_not_survive_it() {
+fn mode_raised_during_a_kill_is_lost() {
     let mut durable = DurableState::first_start();
     durable.on_policy(&policy(true, "shadow", false));
     durable.on_policy(&policy(true, "enforce", false));

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_without_a_command_at_the_controller_are_returned_with_their_origin() {
+    fn changes_elsewhere_are_returned_with_origin() {
         let scope = Scope::Bucket(Bucket::new("b").unwrap());
         let at = |ms| Now { at: MonoTime::from_elapsed(Duration::from_millis(ms)), unix_s: Some(60) };
         let (plain, killing) = (policy(false), policy(true));

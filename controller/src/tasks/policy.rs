@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_logged_on_one_line_with_a_bound() {
+    fn differences_are_logged_on_one_line() {
         let difference = |path: &str, from: Option<&str>, to: Option<&str>| Difference {
             path: path.to_owned(),
             from: from.map(ToOwned::to_owned),

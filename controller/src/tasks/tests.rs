@@ -31,7 +31,7 @@ fn coherence(args: &Args) -> (CoinKey, u64) {
 }
 
 #[test]
-fn key_survives_restarts_and_not_the_loss_of_the_state() {
+fn key_survives_restarts_but_not_loss() {
     let directory = tempfile::tempdir().unwrap();
     let args = args(directory.path());
     let (key, salt) = coherence(&args);
@@ -63,7 +63,7 @@ fn state_without_a_key_gets_one() {
 }
 
 #[test]
-fn file_that_changed_while_no_controller_ran_is_compared_with_the_policy_in_force() {
+fn offline_change_is_compared_at_start() {
     let directory = tempfile::tempdir().unwrap();
     let args = args(directory.path());
     let write = |limit: u32| {
@@ -113,7 +113,7 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
-async fn kill_waits_neither_for_a_disk_that_hangs_nor_is_it_lost() {
+async fn kill_survives_a_hanging_disk() {
     let directory = tempfile::tempdir().unwrap();
     let Controller { brain, store, kill_log, audit, .. } = Controller::open(&args(directory.path())).unwrap();
     let disk = Disk::default();

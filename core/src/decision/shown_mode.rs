@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modes_are_shown_by_their_words_and_none_as_unknown() {
+    fn modes_are_shown_as_words() {
         for (mode, word) in [
             (None, "unknown"),
             (Some(Mode::Shadow), "shadow"),

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_infinite_and_nan_inputs_become_valid_tokens() {
+    fn invalid_token_inputs_become_valid() {
         for (requests, expected) in [(f64::NAN, 0.0), (-1.0, 0.0), (f64::INFINITY, 2_f64.powi(32))] {
             assert_eq!(Tokens::new(requests).as_f64(), expected, "{requests}");
         }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_depth_cuts_tokens_and_a_larger_one_adds_none() {
+    fn only_a_smaller_depth_changes_tokens() {
         let full = Tokens::new(10.0);
         assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(4.0)), Tokens::new(4.0));
         assert_eq!(full.refilled(rate(5.0), Duration::ZERO, Tokens::new(40.0)), full);
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn small_refills_add_up_to_what_one_large_one_brings(per_second in 0.001..1e6_f64, ticks in 1..2_000u32) {
+        fn small_refills_equal_one_large_refill(per_second in 0.001..1e6_f64, ticks in 1..2_000u32) {
             let depth = Tokens::new(1e9);
             let small = (0..ticks).fold(Tokens::NONE, |held, _| held.refilled(rate(per_second), TICK, depth));
             let large = Tokens::NONE.refilled(rate(per_second), TICK * ticks, depth);
@@ -128,7 +128,7 @@ mod tests {
         }
 
         #[test]
-        fn no_more_passes_than_the_depth_and_what_came_since(
+        fn depth_and_arrivals_bound_what_passes(
             per_second in 0.0..1e4_f64, depth in 0.0..100.0_f64, asked in prop::collection::vec(0..200_usize, 1..100),
         ) {
             let depth = Tokens::new(depth);

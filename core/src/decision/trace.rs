@@ -67,7 +67,7 @@ mod tests {
     const ID: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
 
     #[test]
-    fn a_traceparent_is_read_by_the_rules_of_its_version() {
+    fn traceparent_is_read_by_its_version() {
         for (value, id) in [
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(ID)),
             ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", Some(ID)),
@@ -132,7 +132,7 @@ mod tests {
         }
 
         #[test]
-        fn one_byte_that_is_no_digit_spoils_it(at in 0..55usize, byte: u8) {
+        fn one_bad_byte_spoils_the_traceparent(at in 0..55usize, byte: u8) {
             let mut value = *b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
             prop_assume!(!byte.is_ascii_digit() && !(b'a'..=b'f').contains(&byte) && value[at] != byte);
             value[at] = byte;

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wait_is_spread_over_the_span_of_its_class() {
+    fn wait_spreads_over_its_class_span() {
         for class in WaitClass::all() {
             let wait = |jitter| Refusal::new(Reason::ClusterOverload, class, jitter).retry_after();
             let (base, spread) = (class.base(), class.spread());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_of_a_quota_holds_the_time_until_its_reset() {
+    fn quota_refusal_holds_the_reset_time() {
         const DAY: Duration = Duration::from_secs(86_400);
         let ms = Duration::from_millis;
         for (wait, expected) in [

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_is_kept_if_it_is_short_enough() {
+    fn only_a_short_name_is_kept() {
         for (name, kept) in [
             (None, None),
             (Some("checkout".to_owned()), Some("checkout".to_owned())),

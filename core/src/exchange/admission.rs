@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_with_few_children_admits_all_at_once() {
+    fn few_children_are_all_admitted_immediately() {
         assert_eq!(storm(500, 500, 1, Duration::ZERO), (0, 1));
         assert_eq!(storm(500, 2, 1, Duration::ZERO), (0, 1));
         let (end, most) = storm(500, 1, 1, Duration::ZERO);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn storm_ends_as_fast_as_the_parent_bears_and_each_child_tries_a_few_times() {
+    fn storm_ends_at_the_parents_pace() {
         for hosts in [10_000, 100, 1] {
             let (end, most) = storm(10_000, hosts, 1_000, Duration::ZERO);
             assert!(end < 8_000 && most <= 6, "calm, {hosts} hosts: {end} ms, {most} attempts");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_one_host_turns_no_other_away() {
+    fn flooding_host_turns_no_other_away() {
         for late in [0, 200] {
             assert_eq!(turned_away(Duration::from_millis(late)), [], "{late} ms late");
         }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn source_without_rivals_has_the_whole_rate_and_is_forgotten_once_idle() {
+    fn unrivalled_source_has_the_whole_rate() {
         let mut admission = Admission::new(at(0));
         let admitted = (0..10_000).filter(|now| admission.admit(at(*now), host(1)).is_ok()).count();
         assert!((9_900..=10_250).contains(&admitted), "{admitted} in 10 s at {RATE_FIRST}/s");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn rate_follows_the_delay_of_tasks_within_its_bounds() {
+    fn admission_rate_follows_task_delay_within_bounds() {
         let mut admission = Admission::new(at(0));
         let mut rates = |late: Duration, from: u64| -> Vec<f64> {
             let each = (1..=20).map(|count| {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_accepted_faster_than_streams_and_never_too_slowly_for_those_that_wait() {
+    fn connections_are_accepted_faster_than_streams() {
         let mut admission = Admission::new(at(0));
         let ms = Duration::from_millis;
         assert_eq!(
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_delay_between_changes_is_not_overlooked() {
+    fn single_long_delay_is_not_overlooked() {
         let mut admission = Admission::new(at(0));
         admission.on_lateness(at(100), Duration::from_secs(1));
         admission.on_lateness(at(250), Duration::ZERO);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn child_that_ignores_the_wait_is_never_asked_to_stay_away_longer_than_the_bound() {
+    fn impatient_child_waits_within_the_bound() {
         let mut admission = Admission::new(at(0));
         let mut admitted = 0;
         for attempt in 0..1_000_000 {
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_opens_a_few_streams_at_once_and_then_one_in_a_second() {
+    fn connection_opens_streams_at_a_pace() {
         let mut budget = ConnectionBudget::default();
         let opened = |budget: &mut ConnectionBudget, ms| (0..100).filter(|_| budget.take(at(ms))).count();
         assert_eq!(opened(&mut budget, 0), 8);

@@ -258,7 +258,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_certificate_reports_as_itself_at_the_parents_of_its_role_alone() {
+    fn certificate_reports_only_as_itself() {
         for (parent, results) in REPORTS {
             for (certificate, results) in CERTIFICATES.into_iter().zip(results) {
                 for (message, expected) in GREETINGS.into_iter().zip(results) {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn each_certificate_obeys_the_parents_of_its_role_alone() {
+    fn certificate_obeys_only_parents_of_its_role() {
         for (child, results) in DIRECTIVES {
             for (parent, expected) in CERTIFICATES.into_iter().zip(results) {
                 let case = format!("{child} is directed by {parent}");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_takes_no_child_that_would_not_obey_it() {
+    fn parent_accepts_only_obedient_children() {
         for parent in CERTIFICATES {
             for child in CERTIFICATES {
                 let obeys = check_parent(&id(child), &id(parent)).is_ok();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_double_from_half_a_second_to_twelve() {
+    fn backoff_doubles_from_half_to_twelve_seconds() {
         let mut backoff = Backoff::default();
         let spans: Vec<f64> = (0..9).map(|_| backoff.next_wait(u32::MAX).as_secs_f64()).collect();
         assert_eq!(spans, [0.5, 1.0, 2.0, 4.0, 8.0, 12.0, 12.0, 12.0, 12.0]);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_that_the_parent_asks_for_is_kept_with_little_jitter_and_up_to_a_bound() {
+    fn requested_wait_is_kept_up_to_bounds() {
         let secs = Duration::from_secs;
         let mut backoff = Backoff::default();
         for span in [0.5, 1.0, 2.0, 2.0, 2.0] {

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn second_controller_of_one_epoch_is_shown_at_once_and_logged_once_a_minute() {
+    fn second_controller_is_rarely_logged() {
         let mut others = OtherControllers::default();
         let held = leader(2, 1);
         for none in [leader(2, 1), leader(1, 7), Leader { instance: None, ..held }] {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn later_epoch_is_shown_only_if_the_claim_lasts() {
+    fn later_epoch_is_shown_if_it_lasts() {
         let mut others = OtherControllers::default();
         let claims = |others: &mut OtherControllers, s| {
             others.note(at(s), leader(2, 1), leader(3, 7), Role::Client, || "a".to_owned());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_bounded_and_those_that_ended_make_room() {
+    fn ended_peers_make_room_within_bounds() {
         let mut others = OtherControllers::default();
         let note = |others: &mut OtherControllers, s, role, peer: String| {
             others.note(at(s), leader(2, 1), leader(2, 7), role, || peer);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_names_is_logged_in_part_and_aggregators_first() {
+    fn name_flood_is_logged_in_part() {
         let mut others = OtherControllers::default();
         let mut logged = Vec::new();
         for s in 0..60 {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_or_service_outside_the_alphabet_of_spiffe_has_no_identity() {
+    fn unsuitable_names_have_no_identity() {
         for name in ["a:1", "a/b", "a@b", ".", ".."] {
             let error = InvalidPeerId::Segment(name.to_owned());
             let aggregator = PeerRole::Aggregator { zone: zone(name) };
@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_of_an_identity_is_short_and_parses_to_it(domain in "[a-z0-9._-]{1,255}", role in role()) {
+        fn identity_text_parses_back(domain in "[a-z0-9._-]{1,255}", role in role()) {
             let id = PeerId::new(&domain, role).unwrap();
             let uri = id.to_string();
             prop_assert!(uri.len() <= URI_BYTES_MAX);
@@ -281,7 +281,7 @@ mod tests {
         }
 
         #[test]
-        fn hostile_text_is_refused_with_a_short_error_or_is_the_text_of_its_identity(
+        fn hostile_identity_text_is_refused_briefly(
             uri in prop_oneof![
                 ".{0,400}",
                 "spiffe://[a-z/.:@%A-Z]{0,40}",

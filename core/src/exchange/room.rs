@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_keeps_the_latest_names_and_logs_few() {
+    fn flood_keeps_only_the_latest_names() {
         let mut latest = LatestNames::default();
         for number in 0..1_000 {
             latest.note(at(number as u64 / 100), &name(number));

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_ipv6_network_are_one_source() {
+    fn ipv6_network_is_one_source() {
         assert_eq!(source("2001:db8:0:1::1"), source("2001:db8:0:1:ffff:ffff:ffff:ffff"));
         assert_ne!(source("2001:db8:0:1::1"), source("2001:db8:0:2::1"));
         assert_eq!(source("::ffff:10.0.0.1"), source("10.0.0.1"), "a socket for both versions");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_has_half_of_the_places_and_others_the_rest() {
+    fn one_source_has_half_the_places() {
         let mut children = ChildrenBySource::default();
         let (a, b) = (source("10.0.0.1"), source("10.0.0.2"));
         let greet = |children: &mut ChildrenBySource, child, source, stream| {

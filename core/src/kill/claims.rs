@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn highest_claim_is_kept_with_its_name_until_the_generation_reaches_it() {
+    fn highest_claim_is_kept_until_reached() {
         let mut claims = Claims::default();
         for (number, generation) in [(1, 2), (2, 7), (3, 7), (4, 5)] {
             note(&mut claims, 2, number, generation);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_bounded_in_all_and_for_each_client() {
+    fn claims_are_bounded_by_client() {
         let mut claims = Claims::default();
         let mut note = |number: u128, role, bucket_number: usize| {
             let child = child(number, role);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn one_child_leaves_room_for_the_claims_of_another() {
+    fn one_child_leaves_room_for_other_claims() {
         let mut claims = Claims::default();
         let mut note = |number: u128, role, scope: usize| {
             let child = child(number, role);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_an_order_explains_soon_is_not_logged() {
+    fn soon_explained_claim_is_not_logged() {
         let mut claims = Claims::default();
         let mut logged = |s, generation, held| {
             note(&mut claims, held, 1, generation);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn implausible_generations_are_rejected_and_those_without_room_are_counted() {
+    fn implausible_generations_are_rejected_and_counted() {
         let mut kills = Kills::default();
         for (fleet, bucket) in [(u64::MAX, 0), (0, u64::MAX)] {
             let kills_of = some(&[(1, 7), (2, bucket)]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_controller_forgets_kills_and_those_above_stay() {
+    fn only_a_controller_forgets_kills() {
         let mut kills = Kills::default();
         kills.merge(KillGeneration(5), &some(&[(1, 1), (2, 2), (3, 3)]));
         let mut message = Directives { forgotten: KillGeneration(2), ..Directives::default() };

@@ -139,7 +139,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn mode_is_in_force_only_if_its_decision_knew_the_latest_generation() {
+    fn mode_needs_a_decision_knowing_the_kill() {
         // (held, known when it was decided) and whether `enforce` is active.
         for (held, known, enforces) in [
             ((0, 0), (0, 0), true),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn switching_moves_to_the_next_number_of_the_right_parity() {
+    fn switching_moves_to_the_right_parity() {
         let start = KillGeneration::default();
         assert!(!start.is_killed());
         let killed = start.switched(true);

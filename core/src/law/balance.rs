@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn debt_is_repaid_and_credit_spent_within_bounds() {
+    fn debt_and_credit_move_within_bounds() {
         for (tokens, limit, expected, left) in [
             (0.0, 1_000.0, 1_000.0, 0.0),
             (-500.0, 1_000.0, 750.0, -500.0),

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credit_is_saved_below_the_share_and_spent_above_it() {
+    fn credit_is_saved_below_the_share() {
         let mut burst = Burst::default();
         // The credit is empty at the start; an idle tenant with a share of 100/s saves 200 requests in two
         // seconds.
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_is_1_without_a_multiplier_or_a_share() {
+    fn burst_factor_needs_multiplier_and_share() {
         for (share, multiplier) in [(100.0, 1.0), (0.0, 3.0), (f64::NAN, 3.0), (100.0, f64::NAN)] {
             assert_eq!(Burst::default().on_tick(10.0, share, 0.0, multiplier), 1.0);
         }

@@ -31,7 +31,7 @@ mod tests {
     const STEP: Duration = Duration::from_millis(500);
 
     #[test]
-    fn a_rise_takes_effect_at_once_and_a_fall_in_part() {
+    fn rise_is_immediate_and_fall_gradual() {
         for (held, count, expected) in [
             (0.0, 500.0, 1_000.0),
             (0.0, 99.0, 0.6 * 198.0), // few requests may be chance
@@ -47,7 +47,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_steps_of_half_the_span_lead_down_where_one_does(
+        fn two_half_steps_equal_one_whole(
             held in 1e3..1e6, measured in 0.0..1e3, ms in 1..10_000u64,
         ) {
             let half = Duration::from_millis(ms);
@@ -57,7 +57,7 @@ mod tests {
         }
 
         #[test]
-        fn the_smoothed_rate_lies_between_the_held_and_the_measured_one(held in 0.0..1e6, count in 0.0..1e6, ms in 1..10_000u64) {
+        fn smoothed_rate_stays_between_its_inputs(held in 0.0..1e6, count in 0.0..1e6, ms in 1..10_000u64) {
             let span = Duration::from_millis(ms);
             let measured = count / span.as_secs_f64();
             let next = smoothed(held, count, span);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn place_is_stale_once_its_key_was_removed_or_renewed() {
+    fn place_expires_when_its_key_leaves() {
         let mut table = KeyTable::<u8>::new(2);
         let (first, _) = table.intern(&key("x")).unwrap();
         *table.value_mut(first.id) = 7;
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn search_visits_every_key_once_in_so_many_calls() {
+    fn search_visits_every_key_once() {
         let mut table = KeyTable::<()>::new(10);
         for name in ["a", "b", "c", "d", "e"] {
             table.intern(&key(name));

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn near_words_are_found_and_far_ones_are_not() {
+    fn only_near_words_are_found() {
         let known = ["limit", "mode", "burst_s", "kill_switch"];
         for (word, meant) in [
             ("limt", Some("limit")),

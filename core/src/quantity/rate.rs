@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_from_zero_to_the_maximum_are_rates() {
+    fn rates_range_from_zero_to_the_maximum() {
         for bad in
             [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -f64::MIN_POSITIVE, 1e12 + 1.0, f64::MAX]
         {

@@ -72,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_ratio_is_the_excess_over_the_allowed_rate() {
+    fn ratio_is_the_excess_over_allowance() {
         let rate = |r| Rate::new(r).unwrap();
         for (offered, allowed, ratio) in [
             (0.0, 0.0, 0.0),

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_clock_is_replaced_by_arrival_times() {
+    fn wrong_clock_yields_to_arrival_times() {
         for factor in [0.0, 0.2, 3.0] {
             let mut pace = Pace::new(at(0.0), at(0.0));
             let mut span = Duration::ZERO;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_wrong_after_a_sound_day_is_detected_within_two_minutes() {
+    fn clock_failure_is_detected_within_two_minutes() {
         for factor in [0.0, 0.2, 3.0] {
             let mut pace = Pace::new(at(0.0), at(0.0));
             let day = 86_400.0;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_is_compared_afresh_and_measures_the_senders_absence() {
+    fn new_stream_measures_the_absence_of_senders() {
         let mut pace = Pace::new(at(0.0), at(0.0));
         pace.elapsed(at(100.0), at(20.0));
         assert!(pace.distrusted());

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_of_one_bucket_are_few_distinct_and_of_one_kind_of_key() {
+    fn bucket_quotas_are_few_and_distinct() {
         let (tenant, global) = (QuotaKey::Tenant, QuotaKey::Global);
         let numbered = |count: usize| (0..count).map(|n| quota(&format!("q{n}"), tenant)).collect::<Vec<_>>();
         for (quotas, expected) in [

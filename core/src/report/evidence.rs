@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn unobserved_requests_add_up_and_make_the_larger_of_two_outcomes() {
+    fn unobserved_requests_add_up() {
         let of = |offered, unobserved| Outcomes { offered, unobserved, ..Outcomes::default() };
         let mut sum = of(5, 3);
         sum.add(&of(4, 4));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_refuses_new_cohorts_and_counts_known_ones() {
+    fn full_evidence_table_counts_known_cohorts() {
         let mut evidence = Evidence::default();
         assert!(evidence.add(&stand("a", Side::Canary), &asked(1), 1));
         assert!(!evidence.add(&stand("a", Side::Control), &asked(1), 1));

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_instance_weighs_at_most_five_times_the_median_whatever_it_claims() {
+    fn hostile_instance_weighs_five_medians_at_most() {
         for (honest, hostile) in [
             (outcomes(100, 100), outcomes(1_000_000_000, 0)),
             (outcomes(100, 0), outcomes(1_000_000_000, 1_000_000_000)),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn instance_that_reports_alone_is_compared_with_those_of_the_last_minutes() {
+    fn lone_instance_is_compared_with_recent_ones() {
         let mut weighing = Weighing::default();
         (0..20).for_each(|child| weighing.add(child, 1, &cohort(), &outcomes(10, 0)));
         assert_eq!(take(&mut weighing).offered, 200);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn one_child_leaves_room_for_the_cohorts_of_others() {
+    fn one_child_leaves_room_for_other_cohorts() {
         let cohort =
             |number: u32| CohortKey { bucket: Bucket::new(&format!("b{number}")).unwrap(), ..cohort() };
         let mut weighing = Weighing::default();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn children_with_many_cohorts_leave_room_for_others() {
+    fn children_with_many_cohorts_share_room() {
         let cohort =
             |number: u32| CohortKey { bucket: Bucket::new(&format!("b{number}")).unwrap(), ..cohort() };
         let mut weighing = Weighing::default();

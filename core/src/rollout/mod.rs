@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_instance_have_the_configured_share_and_stay_while_it_grows() {
+    fn instance_keys_have_the_configured_share() {
         let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
         let name = |name| Name::new(name).unwrap();
         let (one, other) = (name("edge-1"), name("edge-2"));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stay_while_the_share_grows_and_depend_on_the_salt() {
+    fn cohort_members_stay_while_the_share_grows() {
         let cohort = |percent, salt| Cohort { percent: Percent::new(percent).unwrap(), salt };
         let names: Vec<Name> = (0..300).map(|i| Name::new(&format!("i{i}")).unwrap()).collect();
         assert!(names.iter().all(|name| !cohort(5.0, 1).contains(name) || cohort(20.0, 1).contains(name)));

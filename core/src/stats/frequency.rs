@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_rate_keeps_the_count_between_once_and_twice_the_rate() {
+    fn steady_count_stays_within_twice_the_rate() {
         let hot = Sketch::new(1 << 10);
         let mut seen = Vec::new();
         for _ in 0..20 {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn flood_of_names_does_not_displace_recurring_names() {
+    fn name_flood_displaces_no_recurring_name() {
         let hot = Sketch::new(1 << 12);
         let regulars: Vec<u64> = (0..100).map(hash).collect();
         let mut name = 1_000;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn name_that_becomes_frequent_in_a_full_table_gets_an_entry() {
+    fn newly_frequent_name_gets_an_entry() {
         let hot = Sketch::new(64);
         (0..64 * 50).for_each(|name| {
             hot.add(hash(name % 500), 1);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_decays_add_up_to_a_full_decay() {
+    fn partial_decays_add_up() {
         let (whole, mut parts) = (Sketch::new(1 << 8), Sketch::new(1 << 8));
         for name in 0..100 {
             whole.add(hash(name), 7 + name);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_decays_rest_while_all_counts_are_zero_and_then_halve_each_count_within_a_round() {
+    fn partial_decays_rest_at_zero() {
         let mut sketch = Sketch::new(1 << 8);
         (0..25).for_each(|_| sketch.decay_part(10));
         for name in 0..100 {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn frequent_name_is_noticed_among_a_million_others() {
+    fn frequent_name_is_noticed_among_a_million() {
         let sketch = FrequencySketch::<12>::new(10_000);
         let mut requests = 0;
         let noticed = (1..1_000_000).find(|name| {
@@ -294,7 +294,7 @@ mod tests {
     proptest! {
         /// Errors arise only from equal tags.
         #[test]
-        fn counts_are_exact_while_every_name_has_an_entry(steps in vec((0..40u64, 1..50u64), 0..200)) {
+        fn counts_are_exact_with_enough_entries(steps in vec((0..40u64, 1..50u64), 0..200)) {
             let hot = Sketch::new(1 << 12);
             let mut naive = std::collections::HashMap::new();
             for (name, n) in steps {

@@ -54,7 +54,7 @@ fn of_bucket(from: &str, to: &str, offered: f64) -> Vec<String> {
 }
 
 #[test]
-fn limit_is_judged_by_the_requests_that_it_would_refuse() {
+fn limit_is_judged_by_refused_requests() {
     for (from, to, offered, expected) in [
         ("limit: 120", "limit: 61", 100.0, vec!["b: 39 % of all requests would be refused, 0 % now"]),
         ("limit: 100", "limit: 50", 80.0, vec!["b: 37.5 % of all requests would be refused, 0 % now"]),
@@ -79,7 +79,7 @@ fn limit_is_judged_by_the_requests_that_it_would_refuse() {
 }
 
 #[test]
-fn limit_without_traffic_is_judged_by_its_factor() {
+fn idle_limit_is_judged_by_its_factor() {
     let silent = "there was no traffic to judge by";
     for (from, to, why) in [
         ("limit: 100", "limit: 50", format!("limit 100 -> 50 is half or less; {silent}")),
@@ -100,7 +100,7 @@ fn limit_without_traffic_is_judged_by_its_factor() {
 }
 
 #[test]
-fn change_that_opens_protection_is_held_with_and_without_traffic() {
+fn opened_protection_is_held_under_any_traffic() {
     for (from, to, why) in [
         ("limit: 100", "limit: 200", ""),
         ("limit: 100", "limit: 200.1", "limit 100 -> 200.1 is more than 2 times up"),
@@ -126,7 +126,7 @@ fn change_that_opens_protection_is_held_with_and_without_traffic() {
 }
 
 #[test]
-fn starved_tenant_is_named_with_its_share_of_refusals() {
+fn starved_tenant_is_named_with_its_refusals() {
     let of = |acme: &str, floor: &str| {
         let tenants =
             format!("{{ default: {{}}, acme: {{ weight: {acme} }}, free: {{ weight: 4 }} }}\n{floor}");
@@ -155,7 +155,7 @@ fn requests_of_several_moments_are_added_up() {
 }
 
 #[test]
-fn tenants_that_are_no_longer_listed_are_judged_as_their_class() {
+fn delisted_tenants_are_judged_as_their_class() {
     let of = |tenants: &str| policy("{ b: { limit: 100, mode: enforce } }", "", tenants);
     let from = of("{ default: {}, a: { weight: 8 }, x: {}, y: {}, z: {}, w: {} }");
     let to = of("{ default: {}, x: {}, y: {}, z: {}, w: {} }");
@@ -165,7 +165,7 @@ fn tenants_that_are_no_longer_listed_are_judged_as_their_class() {
 }
 
 #[test]
-fn mode_raised_to_enforce_with_its_gate_switched_off_is_held() {
+fn ungated_rise_to_enforce_is_held() {
     let of = |mode: &str, gates: bool| {
         let rollout = format!("rollout: {{ require_gates: {gates} }}");
         policy(&format!("{{ b: {{ limit: 66, mode: {mode} }} }}"), &rollout, ONE)
@@ -211,7 +211,7 @@ fn limit_in_shadow_is_never_held() {
 }
 
 #[test]
-fn limit_in_force_for_a_name_counts_wherever_it_is_written() {
+fn effective_limit_counts_wherever_it_is_written() {
     let of = |buckets: &str| policy(buckets, "", ONE);
     let exact = of("{ api/a: { limit: 100, mode: enforce }, \"api/*\": { limit: 100, mode: enforce } }");
     assert!(reasons(&exact, &of("{ \"api/*\": { limit: 100, mode: enforce } }"), &[]).is_empty());
@@ -234,7 +234,7 @@ fn limit_in_force_for_a_name_counts_wherever_it_is_written() {
 }
 
 #[test]
-fn a_fifth_of_the_tenants_may_be_removed_and_no_more() {
+fn one_fifth_of_tenants_may_be_removed() {
     let of = |names: &[&str]| {
         let all: Vec<String> = names.iter().map(|name| format!("{name}: {{}}")).collect();
         policy("{ b: { limit: 1 } }", "", &format!("{{ default: {{}}, {} }}", all.join(", ")))
@@ -332,7 +332,7 @@ fn read(both: &str) -> Policy {
 }
 
 #[test]
-fn every_field_that_changes_is_shown_with_both_values() {
+fn changed_field_shows_both_values() {
     let from = read(EVERY_FIELD);
     for (field, one, other) in FIELDS {
         let written = format!("{field}{one}");
@@ -350,7 +350,7 @@ fn every_field_that_changes_is_shown_with_both_values() {
 }
 
 #[test]
-fn new_and_removed_parts_are_shown_as_written() {
+fn new_and_removed_parts_appear_as_written() {
     let from = policy("{ b: { limit: 100 }, c: { limit: 1, burst_s: 2 } }", "", ONE);
     let to = policy(
         "{ b: { limit: 1000, mode: enforce }, d: { limit: unlimited, coin: coherent } }",

@@ -104,7 +104,7 @@ fn three_days_are_enough_and_seven_count() {
 }
 
 #[test]
-fn a_day_with_fewer_than_sixty_clean_minutes_has_no_peak() {
+fn peak_needs_sixty_clean_minutes() {
     let learned = learned("");
     for (minutes, peaks) in [(59, 0), (60, 1)] {
         let mut baseline = Baseline::default();
@@ -115,7 +115,7 @@ fn a_day_with_fewer_than_sixty_clean_minutes_has_no_peak() {
 }
 
 #[test]
-fn new_bounds_apply_at_once_and_leave_the_learned_limit_unchanged() {
+fn new_bounds_apply_without_relearning() {
     let free = learned("");
     let mut baseline = flat(&[1000.0, 1000.0, 1000.0], &free);
     let tight = learned("max: 100");
@@ -128,7 +128,7 @@ fn new_bounds_apply_at_once_and_leave_the_learned_limit_unchanged() {
 }
 
 #[test]
-fn a_limit_of_zero_does_not_stay_for_ever() {
+fn zero_limit_can_be_learned_away() {
     let nothing = learned("max: 0");
     let mut baseline = flat(&[100.0, 100.0, 100.0], &nothing);
     assert_eq!(limit(&baseline, &nothing), Some(0.0));
@@ -141,7 +141,7 @@ fn a_limit_of_zero_does_not_stay_for_ever() {
 /// Ten times the traffic for 20 days, beginning and ending at any hour: traffic above the limit makes its
 /// minute unclean, by drops in enforce and by would-drops in shadow.
 #[test]
-fn an_attack_of_twenty_days_moves_the_limit_by_a_fifth_at_most_in_all() {
+fn long_attack_moves_the_limit_a_fifth() {
     let learned = learned("until_history: 1500");
     for (from, to) in [(0, 1440), (700, 1440), (480, 1200), (60, 1380), (200, 260), (0, 1370)] {
         let mut baseline = Baseline::default();
@@ -160,7 +160,7 @@ fn an_attack_of_twenty_days_moves_the_limit_by_a_fifth_at_most_in_all() {
 }
 
 #[test]
-fn a_clock_that_jumps_clears_nothing_and_moves_the_limit_once() {
+fn jumping_clock_clears_nothing() {
     let learned = learned("days: 1");
     for jump in [-10_000, -90, -1, 1, 2, 90, 10_000, i64::from(i32::MAX)] {
         let mut baseline = flat(&[100.0, 100.0, 100.0], &learned);
@@ -218,7 +218,7 @@ fn a_restored_history_continues_unchanged() {
 }
 
 #[test]
-fn peaks_are_recorded_before_a_limit_is_learned() {
+fn peaks_are_recorded_before_learning() {
     let learned = learned("");
     let mut baseline = Baseline::default();
     for day in 0..4 {
@@ -269,7 +269,7 @@ fn imported_days_are_inserted_by_date() {
 }
 
 #[test]
-fn a_sample_has_the_offered_rate_and_whether_the_minute_was_clean() {
+fn sample_has_offered_rate_and_cleanness() {
     let counts = |offered, dropped, would_dropped| Counts { offered, dropped, would_dropped, ..Counts::ZERO };
     let tally = |counts| Tally { counts, late: Counts::ZERO };
     let minute = Duration::from_secs(60);
@@ -300,7 +300,7 @@ fn a_sample_has_the_offered_rate_and_whether_the_minute_was_clean() {
 }
 
 #[test]
-fn rates_at_the_ends_of_their_range_stay_rates() {
+fn extreme_rates_stay_rates() {
     let learned = learned("headroom: 100");
     for rps in [1e12, f64::MIN_POSITIVE, 1e-300, 1e11, 1.0] {
         let baseline = flat(&[rps; 4], &learned);
@@ -383,7 +383,7 @@ fn days() -> impl Strategy<Value = Vec<SlowDay>> {
 
 proptest! {
     #[test]
-    fn the_limit_is_that_of_the_slow_reference(
+    fn learned_limit_matches_the_slow_reference(
         days in days(), p in 1_u32..=100, count in 1_usize..10, headroom in 0.5_f64..3.0, min in 0_u32..100, max in 100_u32..900,
     ) {
         let text = format!("percentile: {p}, days: {count}, headroom: {headroom}, min: {min}, max: {max}");
@@ -407,7 +407,7 @@ proptest! {
     }
 
     #[test]
-    fn no_order_of_days_and_minutes_breaks_what_holds(
+    fn no_day_order_breaks_the_invariants(
         events in prop::collection::vec((-5_i64..5, 0_i64..1440, any::<f64>(), any::<bool>()), 0..400),
     ) {
         let learned = learned("days: 2, min: 10, max: 5000");

@@ -79,7 +79,7 @@ fn tenant<'a>(policy: &'a Policy, name: &str) -> &'a TenantPolicy {
 }
 
 #[test]
-fn the_full_example_parses_to_the_written_values() {
+fn full_example_parses_to_its_values() {
     let (policy, _) = accepted(FULL_POLICY, FULL_TENANTS);
     assert!(!policy.kill_switch);
     assert!(policy.guardrails);
@@ -183,7 +183,7 @@ fn absent_fields_have_their_defaults() {
 }
 
 #[test]
-fn a_limit_may_be_written_in_many_ways() {
+fn limit_spellings_are_many() {
     for (text, limit) in [
         ("0", Limit::PerSecond(Rate::ZERO)),
         ("1000", Limit::PerSecond(rate(1000.0))),
@@ -201,7 +201,7 @@ fn a_limit_may_be_written_in_many_ways() {
 }
 
 #[test]
-fn guardrails_accept_the_spellings_of_both_yaml_versions() {
+fn guardrails_accept_both_yaml_versions() {
     for (text, on) in [("on", true), ("off", false), ("true", true), ("false", false), ("\"off\"", false)] {
         let (policy, _) = accepted(&format!("{{ guardrails: {text}, buckets: {{}} }}"), ONE_CLASS_TENANTS);
         assert_eq!(policy.guardrails, on, "{text}");
@@ -209,7 +209,7 @@ fn guardrails_accept_the_spellings_of_both_yaml_versions() {
 }
 
 #[test]
-fn an_exact_name_wins_over_a_pattern_and_a_longer_pattern_over_a_shorter() {
+fn exact_name_beats_patterns_by_length() {
     let text = r#"
 buckets:
   "*": { limit: 1 }
@@ -239,7 +239,7 @@ buckets:
 }
 
 #[test]
-fn a_bucket_may_do_without_the_extra_gates_of_all() {
+fn bucket_may_opt_out_of_extra_gates() {
     let query = "{ name: a, url: http://p, query: up, max: 1 }";
     let text = format!(
         "{{ buckets: {{ b: {{ limit: 1, rollout: {{ queries: [] }} }}, c: {{ limit: 1 }} }}, rollout: {{ queries: [ {query} ] }} }}"
@@ -395,7 +395,7 @@ fn floors_above_a_limit_give_a_warning() {
 }
 
 #[test]
-fn boost_that_has_ended_gives_a_warning_from_its_end_on() {
+fn ended_boost_gives_a_warning() {
     let tenants =
         "tenants:\n  default: {}\n  a: { weight: 4, boost: 2, boost_until: 2026-12-01T00:00:00Z }\n";
     let (_, warnings) = accepted("buckets: { b: { limit: 1 } }", tenants);
@@ -407,7 +407,7 @@ fn boost_that_has_ended_gives_a_warning_from_its_end_on() {
 }
 
 #[test]
-fn a_large_policy_is_read_in_time_and_one_that_is_too_large_is_not() {
+fn large_policy_is_read_in_time() {
     let mut text = "buckets:\n".to_owned();
     let mut buckets = 0;
     while text.len() < FILE_BYTES_MAX / 4 {

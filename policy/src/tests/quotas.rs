@@ -101,7 +101,7 @@ fn quotas_are_refused_with_their_place() {
 }
 
 #[test]
-fn as_many_quotas_as_there_is_room_for_are_accepted_and_no_more() {
+fn quotas_are_accepted_up_to_their_room() {
     let quotas = |count: usize| {
         let entries: String = (0..count).map(|at| format!("  q{at}: {{ max: 1, every: 1s }}\n")).collect();
         format!("buckets: {{}}\nquotas:\n{entries}")

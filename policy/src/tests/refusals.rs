@@ -346,7 +346,7 @@ fn values() {
 }
 
 #[test]
-fn all_faults_are_reported_at_once_and_in_order() {
+fn all_policy_faults_appear_in_order() {
     let policy =
         "buckets:\n  z: { limit: -1 }\n  a: { limit: 1, burst_s: -1 }\nrollout: { canary_percent: 101 }\n";
     let tenants = "tenants:\n  a: { weight: 0 }\n";
@@ -376,7 +376,7 @@ fn a_fault_reads_well() {
 }
 
 #[test]
-fn a_fault_stays_readable_whatever_the_file_contains() {
+fn policy_fault_stays_readable_in_any_file() {
     let long = format!("buckets: {{ {}: {{ limt: 1 }} }}", "\u{1f980}".repeat(5000));
     let escape = "buckets: { \"\\e[31m\": { limit: 1 } }\r\u{85}x: \u{9b}1m";
     for text in [long.as_str(), escape, "buckets:\r  b:\r    limit: -1\r"] {

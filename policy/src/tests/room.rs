@@ -21,7 +21,7 @@ fn refused(policy: &str, tenants: &str, at: (usize, usize), path: &str, bound: &
 }
 
 #[test]
-fn as_many_buckets_as_there_is_room_for_are_accepted_and_no_more() {
+fn buckets_are_accepted_up_to_their_room() {
     let (policy, _) = accepted(&buckets(BUCKETS_MAX), ONE_CLASS_TENANTS);
     assert_eq!(policy.exact_buckets().count(), BUCKETS_MAX);
     let beyond = format!("buckets.b{BUCKETS_MAX}");
@@ -34,7 +34,7 @@ fn as_many_buckets_as_there_is_room_for_are_accepted_and_no_more() {
 }
 
 #[test]
-fn as_many_tenants_as_there_is_room_for_are_accepted_and_no_more() {
+fn tenants_are_accepted_up_to_their_room() {
     let (policy, _) = accepted("buckets: {}\n", &tenants(TENANTS_MAX));
     assert_eq!(policy.tenants().count(), TENANTS_MAX);
     let beyond = format!("tenants.t{TENANTS_MAX}");
@@ -42,7 +42,7 @@ fn as_many_tenants_as_there_is_room_for_are_accepted_and_no_more() {
 }
 
 #[test]
-fn as_many_buckets_learn_their_limit_as_have_a_history_and_no_more() {
+fn learning_buckets_are_accepted_up_to_histories() {
     let learned = |count: usize| buckets(count).replace("limit: 1 ", "limit: { learned: {} } ");
     accepted(&learned(LEARNED_MAX), ONE_CLASS_TENANTS);
     let error = read(&learned(LEARNED_MAX + 1), ONE_CLASS_TENANTS).unwrap_err();

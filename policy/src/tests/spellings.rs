@@ -97,7 +97,7 @@ fn each_field(
 }
 
 #[test]
-fn odd_spellings_are_refused_in_every_number_field() {
+fn number_fields_refuse_odd_spellings() {
     for odd in ODD.split(' ').filter(|odd| *odd != "1,5") {
         each_field(odd, |_| true, |policy, tenants, at, path| drop(refused(policy, tenants, at, path)));
     }
@@ -108,14 +108,14 @@ fn odd_spellings_are_refused_in_every_number_field() {
 }
 
 #[test]
-fn usual_spellings_are_taken_in_every_number_field() {
+fn number_fields_take_usual_spellings() {
     for spelling in ["1", "1.0", "1e0", "1E0", "1.0e+0", "10e-1"] {
         each_field(spelling, |_| true, |policy, tenants, _, _| drop(accepted(policy, tenants)));
     }
 }
 
 #[test]
-fn whole_numbers_refuse_fractions_and_numbers_that_would_be_rounded() {
+fn whole_numbers_refuse_fractions_and_rounding() {
     for odd in ["1.5", "7.000001", "9007199254740993", "1e16", "18446744073709551616"] {
         let is_whole = |path: &str| WHOLE.contains(&path);
         each_field(odd, is_whole, |policy, tenants, at, path| drop(refused(policy, tenants, at, path)));
@@ -138,7 +138,7 @@ fn rates_above_the_highest_are_refused_everywhere() {
 }
 
 #[test]
-fn numbers_out_of_the_range_of_their_field_are_refused() {
+fn number_fields_refuse_out_of_range_values() {
     for (path, spellings) in [
         ("limit.learned.headroom", &["0", "0.0", "0.009", "100.1", "1e300"][..]),
         ("limit.learned.percentile", &["0", "100.1", "1e12"]),
@@ -168,7 +168,7 @@ fn numbers_out_of_the_range_of_their_field_are_refused() {
 }
 
 #[test]
-fn switches_take_only_true_and_false_without_quotes() {
+fn switches_take_only_true_and_false() {
     let fields = [
         ("kill_switch: @\nbuckets: {}\n", (1, 14), "kill_switch"),
         ("buckets: {}\nrollout: { auto_promote: @ }\n", (2, 26), "rollout.auto_promote"),
@@ -196,7 +196,7 @@ fn switches_take_only_true_and_false_without_quotes() {
 }
 
 #[test]
-fn ends_of_boosts_take_only_times_in_utc() {
+fn boost_ends_take_only_utc() {
     for odd in ["2026-12-01", "1796083200", "2026-12-01T00:00:00+01:00", "\"\"", "never", "true", "[2026]"] {
         let tenants = format!("tenants:\n  default: {{ boost: 2, boost_until: {odd} }}\n");
         refused("buckets: {}\n", &tenants, (2, 37), "tenants.default.boost_until");
@@ -204,7 +204,7 @@ fn ends_of_boosts_take_only_times_in_utc() {
 }
 
 #[test]
-fn text_that_is_sent_or_shown_has_no_control_characters() {
+fn sent_text_has_no_control_characters() {
     for odd in ["\\r\\n", "\\n", "\\r", "\\t", "\\0", "\\e[31m", "\\x7f", "\\x85", " ", "\\u2028"] {
         let url = format!(
             "buckets:\n  b: {{ limit: {{ prometheus: {{ url: \"http://p{odd}x\", query: up }} }} }}\n"

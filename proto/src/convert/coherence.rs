@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coin_key_is_16_bytes_and_redacted_in_debug_output() {
+    fn coin_key_has_16_redacted_bytes() {
         let table: [(usize, Option<usize>); 5] =
             [(16, None), (0, Some(0)), (15, Some(15)), (17, Some(17)), (65_536, Some(65_536))];
         for (length, rejected) in table {

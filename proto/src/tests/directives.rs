@@ -58,7 +58,7 @@ pub(super) fn message(buckets: Vec<BucketDirective>) -> Directives {
 }
 
 #[test]
-fn directives_of_any_size_stay_within_message_bounds_and_keep_the_snapshot_flag() {
+fn large_directives_keep_the_snapshot_flag() {
     for whole in [false, true] {
         let large = |name| directive(name, whole, 5_000);
         assert!(check_directives(&message(vec![large("a"), large("b")])) > 2);
@@ -81,7 +81,7 @@ fn round_trip_limit(limit: Limit) -> Limit {
 }
 
 #[test]
-fn limits_round_to_a_thousandth_and_only_zero_becomes_zero() {
+fn encoded_limits_keep_zero_distinct() {
     let rate = |per_second: f64| Limit::PerSecond(Rate::new(per_second).unwrap());
     let table = [
         (Limit::Unknown, Limit::Unknown),
@@ -352,7 +352,7 @@ proptest! {
     }
 
     #[test]
-    fn limit_error_is_at_most_half_a_thousandth(per_second in prop_oneof![0.0..10.0, 0.0..1e12]) {
+    fn encoded_limit_errs_by_half_a_thousandth(per_second in prop_oneof![0.0..10.0, 0.0..1e12]) {
         let arrived = round_trip_limit(Limit::PerSecond(Rate::new(per_second).unwrap()));
         let arrived = arrived.per_second().unwrap().per_second();
         prop_assert_eq!(arrived == 0.0, per_second == 0.0);
@@ -361,7 +361,7 @@ proptest! {
     }
 
     #[test]
-    fn weight_error_is_at_most_half_a_billionth(weight in prop_oneof![1e-6..1e-5, 1e-6..=1e6]) {
+    fn encoded_weight_errs_by_half_a_billionth(weight in prop_oneof![1e-6..1e-5, 1e-6..=1e6]) {
         let entitlement = Entitlement {
             weight: Weight::new(weight).unwrap(),
             floor: Rate::ZERO,

@@ -33,7 +33,7 @@ pub(super) fn any_quotas() -> impl Strategy<Value = BucketQuotas> {
 }
 
 #[test]
-fn largest_bucket_with_the_most_quotas_stays_within_message_bounds() {
+fn bucket_with_most_quotas_fits_a_message() {
     let largest = |number| Arc::new(quota(&longest(number), [TOKENS_MAX, TOKENS_MAX, TOKENS_MAX], LEASE_MAX));
     let quotas = BucketQuotas::new((0..QUOTAS_PER_BUCKET_MAX).map(largest).collect()).unwrap();
     for (tenants, parts) in [(0, 1), (1_023, 1), (1_300, 2)] {
@@ -119,7 +119,7 @@ fn quotas_out_of_range_are_rejected() {
 }
 
 #[test]
-fn unknown_policy_of_store_errors_decodes_to_the_default() {
+fn unknown_store_policy_decodes_to_default() {
     for (value, expected) in [
         (0, OnStoreError::AllowBounded),
         (1, OnStoreError::AllowBounded),

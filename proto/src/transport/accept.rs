@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pending_connections_are_bounded_in_all_and_by_address() {
+    fn pending_connections_are_bounded_by_address() {
         let connections = Connections::new(4, 5);
         let peer = |last| IpAddr::from(Ipv4Addr::new(10, 0, 0, last));
         let mut places: Vec<Place> = (0..2).map(|_| connections.place(peer(1)).unwrap()).collect();
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn source_with_few_pending_connections_takes_the_place_of_one_with_many() {
+    fn modest_source_displaces_a_pending_crowd() {
         let connections = Connections::fair(8, 100);
         let place = |last| connections.place(IpAddr::from(Ipv4Addr::new(10, 0, 0, last)));
         let hostile: Vec<Place> = (0..8).map(|number| place(number % 2).unwrap()).collect();
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_connections_of_one_ipv6_network_share_a_half() {
+    fn ipv6_network_has_half_the_pending_connections() {
         let connections = Connections::new(4, 5);
         let peer = |network, host| IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host));
         let _places = [1, 2].map(|host| connections.place(peer(1, host)).unwrap());

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn plaintext_is_for_loopback_unless_it_is_allowed_anywhere() {
+    fn plaintext_is_for_loopback_by_default() {
         for address in
             ["http://127.0.0.1:7410", "http://127.9.9.9:7410", "http://[::1]:7410", "http://localhost:7410"]
         {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn address_has_a_scheme_a_host_and_a_port() {
+    fn address_has_scheme_host_and_port() {
         for given in [
             "",
             "a:7410",
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tls_needs_certificates_and_certificates_allow_plaintext_to_loopback_alone() {
+    fn certificates_allow_plaintext_only_to_loopback() {
         use plimsoll_core::exchange::PeerRole;
         use plimsoll_tls::testing::{Authority, Validity};
 

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn connection_that_closes_without_a_byte_is_no_failed_handshake() {
+    async fn silent_close_is_no_failed_handshake() {
         let (security, address, mut acceptor, connections) = port().await;
         for (sent, failures) in [(&b""[..], 0), (b"GET / HTTP/1.1\r\n\r\n", 1), (b"", 1)] {
             let mut peer = TcpStream::connect(address).await.unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn handshake_that_does_not_go_on_ends_in_time_whether_it_is_read_or_written() {
+    async fn stalled_handshake_ends_in_time() {
         let (security, address, mut acceptor, connections) = port().await;
         // Nothing, and the begin of a greeting of TLS.
         for (timed_out, sent) in [(1, &[][..]), (2, &[TLS_HANDSHAKE, 3, 1, 2, 0, 1])] {

@@ -30,7 +30,7 @@ async fn greeting_is_answered_before_the_first_heartbeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn directives_arrive_in_order_and_set_the_report_interval() {
+async fn directives_arrive_in_order() {
     let mut server = Server::start(9);
     // The child's own interval is an hour; the first directives shorten it.
     let mut child = Running::start(&server.uri(), Report::default(), Duration::from_secs(3_600));
@@ -52,7 +52,7 @@ async fn directives_arrive_in_order_and_set_the_report_interval() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reports_and_directives_larger_than_a_message_arrive_complete() {
+async fn oversized_messages_arrive_complete() {
     let mut server = Server::start(9);
     let name = |number: usize| format!("{number:0>128}");
     let definition = |number| KeyDefinition {
@@ -91,7 +91,7 @@ async fn reports_and_directives_larger_than_a_message_arrive_complete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_directives_are_rejected_without_ending_the_stream() {
+async fn stale_directives_are_rejected_midstream() {
     let server = Server::start(9);
     let mut child = Running::greet(&server.uri());
     child.applied_limit(1).await;
@@ -134,7 +134,7 @@ async fn child_reconnects_when_its_parent_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parent_shutdown_ends_all_streams_with_a_status_and_without_waiting() {
+async fn parent_shutdown_ends_streams_with_status() {
     let mut server = Server::start(9);
     let mut child = Running::greet(&server.uri());
     child.applied_limit(1).await;
@@ -149,7 +149,7 @@ async fn parent_shutdown_ends_all_streams_with_a_status_and_without_waiting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn child_shutdown_sends_a_last_report_that_is_marked_leaving() {
+async fn leaving_child_sends_a_last_report() {
     let mut server = Server::start(9);
     let mut child = Running::greet(&server.uri());
     child.applied_limit(1).await;
@@ -167,7 +167,7 @@ async fn child_shutdown_sends_a_last_report_that_is_marked_leaving() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn child_shutdown_is_immediate_while_the_parent_does_not_answer() {
+async fn child_shutdown_never_awaits_its_parent() {
     let listener = mute().await;
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let mut child = Running::greet(&uri);
@@ -180,7 +180,7 @@ async fn child_shutdown_is_immediate_while_the_parent_does_not_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_service_is_served_on_the_same_port() {
+async fn health_is_served_on_the_same_port() {
     let server = Server::start(9);
     let channel = server.endpoint().connect().await.unwrap();
     for service in ["", "plimsoll.exchange.v1.Exchange"] {

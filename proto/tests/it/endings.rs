@@ -36,7 +36,7 @@ async fn check_ends(reports: Vec<wire::Report>, code: Code, reason: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn protocol_violations_end_the_stream_and_are_counted() {
+async fn protocol_violations_end_streams_and_count() {
     let defined = wire::KeyDefinition { bucket: "a b".to_owned(), ..wire::KeyDefinition::default() };
     for (reports, reason) in [
         (vec![report(0)], "invalid"),
@@ -53,7 +53,7 @@ async fn protocol_violations_end_the_stream_and_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn message_above_the_size_limit_is_rejected_and_one_at_the_limit_is_read() {
+async fn message_is_read_up_to_its_limit() {
     // Valid except for its size.
     let of_size = |bytes: usize| wire::Report {
         subscriptions: vec!["b".repeat(125); bytes.div_ceil(127)],
@@ -79,7 +79,7 @@ async fn stream_without_a_greeting_times_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn child_above_the_capacity_is_rejected_as_full() {
+async fn child_beyond_capacity_is_rejected_as_full() {
     let mut server = Server::start(1);
     let mut first = server.stream().await;
     first.send(greeting(1)).await;
@@ -92,7 +92,7 @@ async fn child_above_the_capacity_is_rejected_as_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn newer_stream_of_a_child_ends_the_old_one_which_is_no_rejection() {
+async fn newer_stream_ends_the_old_gracefully() {
     let mut server = Server::start(1);
     let mut old = server.stream().await;
     old.send(greeting(1)).await;
@@ -112,7 +112,7 @@ async fn newer_stream_of_a_child_ends_the_old_one_which_is_no_rejection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn child_disconnects_from_a_parent_that_sends_invalid_messages_and_reconnects() {
+async fn child_reconnects_after_invalid_messages() {
     let mut parent = invalid_parent::Parent::start().await;
     let mut child = Running::start(&parent.uri, Default::default(), Duration::from_millis(20));
     for _ in 0..3 {
@@ -181,7 +181,7 @@ mod invalid_parent {
 }
 
 #[tokio::test]
-async fn child_is_told_of_a_port_without_grpc() {
+async fn child_learns_of_missing_grpc() {
     for answer in ["", "HTTP/1.1 400 Bad Request\r\n\r\n"] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

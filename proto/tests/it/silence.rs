@@ -58,7 +58,7 @@ async fn copy(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn half_open_stream_ends_at_both_ends_and_the_child_returns() {
+async fn half_open_stream_ends_on_both_sides() {
     let mut server = Server::start(9);
     let path = Path::to(server.address).await;
     let mut child = Running::greet(&format!("http://{}", path.address));
@@ -73,7 +73,7 @@ async fn half_open_stream_ends_at_both_ends_and_the_child_returns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parent_that_was_paused_reads_what_waits_and_loses_no_child() {
+async fn paused_parent_loses_no_child() {
     let mut server = Server::start(20);
     let mut streams = Vec::new();
     for instance in 0..20 {
@@ -106,7 +106,7 @@ async fn parent_that_was_paused_reads_what_waits_and_loses_no_child() {
 }
 
 #[test]
-fn paused_child_reads_what_waits_before_it_reports() {
+fn paused_child_reads_before_it_reports() {
     let clients = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     clients.block_on(async {
         let server = Server::start(9);
@@ -123,7 +123,7 @@ fn paused_child_reads_what_waits_before_it_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn streams_opened_in_rapid_succession_on_one_connection_are_turned_away() {
+async fn rapid_streams_on_one_connection_are_refused() {
     use plimsoll_proto::wire::exchange_client::ExchangeClient;
     use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -150,7 +150,7 @@ async fn streams_opened_in_rapid_succession_on_one_connection_are_turned_away() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn child_that_is_turned_away_returns_after_the_time_it_was_told() {
+async fn refused_child_returns_when_told() {
     const ASKED: Duration = Duration::from_millis(700);
     let mut parent = busy_parent::start(ASKED).await;
     let child = Running::greet(&parent.uri);

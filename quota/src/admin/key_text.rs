@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readable_keys_stay_as_they_are_and_others_are_escaped() {
+    fn unreadable_keys_are_escaped() {
         for (key, text) in [
             (&b""[..], ""),
             (b"{acme}:api_calls", "{acme}:api_calls"),
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_of_a_key_is_printable_and_names_it_alone(key in prop::collection::vec(any::<u8>(), 0..=KEY_BYTES_MAX)) {
+        fn key_text_is_printable_and_unique(key in prop::collection::vec(any::<u8>(), 0..=KEY_BYTES_MAX)) {
             let text = escape(&key);
             prop_assert!(!text.chars().any(Text::is_unfit));
             prop_assert_eq!(unescape(&text), Ok(key));

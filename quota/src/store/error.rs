@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_of_a_file_says_what_to_do_about_it() {
+    fn file_error_says_what_to_do() {
         for (kind, advice) in [
             (ErrorKind::PermissionDenied, "let the user of this process"),
             (ErrorKind::ReadOnlyFilesystem, "not read-only"),

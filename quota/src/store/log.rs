@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_from_parts_of_any_size() {
+    fn rows_return_from_parts_of_any_size() {
         let keys: Vec<Vec<u8>> = (0..3_000_u32).map(|number| number.to_be_bytes().repeat(5)).collect();
         let given: Vec<(&[u8], &[u8])> =
             keys.iter().map(|key| (key.as_slice(), &key[..key[3] as usize % 9])).collect();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_in_the_order_of_their_keys() {
+    fn log_parts_are_in_key_order() {
         let keys =
             [(1, 0), (1, 1), (2, 0), (300, 0), (300, 256)].map(|(number, part)| PartKey { number, part });
         assert!(keys.map(PartKey::encode).is_sorted());

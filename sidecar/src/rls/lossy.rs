@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_and_all_other_fields_kept() {
+    fn invalid_text_keeps_other_fields() {
         for (value, expected) in [
             (&b"acme"[..], "acme"),
             (b"caf\xc3\xa9", "caf\u{e9}"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn message_that_is_no_request_is_an_error() {
+    fn undecodable_message_is_an_error() {
         for message in [&b"\xff"[..], b"\x0a\x05ab", b"\x08\x01"] {
             assert!(decode(message).is_err(), "{message:?}");
         }

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn socket_file_left_behind_is_taken_over_and_one_in_use_is_not() {
+    async fn only_an_abandoned_socket_is_taken_over() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rls.sock");
         // A listener of the standard library leaves its file behind, as a killed process does.
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn file_of_a_process_that_took_the_path_over_stays() {
+    async fn socket_file_of_a_successor_stays() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("http.sock");
         let first = UnixSocket::listen(path.clone()).unwrap();

@@ -23,7 +23,7 @@ fn refused(flags: &[&str]) -> (String, bool) {
 }
 
 #[test]
-fn invalid_arguments_are_errors_of_usage_that_name_the_flag() {
+fn invalid_argument_errors_name_the_flag() {
     for (flags, words) in [
         (&["--zone", "a b"][..], &["--zone `a b`"][..]),
         (&["--service", ""], &["--service ``"]),
@@ -51,7 +51,7 @@ fn invalid_arguments_are_errors_of_usage_that_name_the_flag() {
 }
 
 #[test]
-fn invalid_rules_are_an_error_with_their_place() {
+fn invalid_rules_error_shows_the_place() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.yaml");
     let started_with = |text: &str| {
@@ -69,7 +69,7 @@ fn invalid_rules_are_an_error_with_their_place() {
 }
 
 #[test]
-fn ports_default_to_loopback_and_a_certificate_makes_tls_the_default() {
+fn ports_default_to_loopback_or_tls() {
     let args = parsed(&[]);
     let ports = [args.rls, args.http, args.admin].map(|address| address.to_string());
     assert_eq!(ports, ["127.0.0.1:7420", "127.0.0.1:7421", "127.0.0.1:7422"]);

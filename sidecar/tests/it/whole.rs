@@ -72,7 +72,7 @@ async fn ask(port: SocketAddr, head: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_port_answers_and_the_counts_are_shown() {
+async fn every_port_answers_and_shows_counts() {
     let directory = tempfile::tempdir().unwrap();
     let running = start(
         "every",
@@ -157,7 +157,7 @@ async fn health_is_checked_and_watched() {
 }
 
 #[tokio::test]
-async fn ports_open_when_policies_are_known_or_overdue() {
+async fn ports_await_policies_until_overdue() {
     let directory = tempfile::tempdir().unwrap();
     let rules = directory.path().join("rules.yaml");
     std::fs::write(&rules, "http: { rules: [ { bucket: shop } ] }\n").unwrap();

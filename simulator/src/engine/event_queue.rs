@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_ordered_by_time_and_then_by_planning() {
+    fn events_are_ordered_by_time_then_planning() {
         let mut queue = EventQueue::default();
         for (at, event) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b'), (9, 'e')] {
             queue.plan(SimTime(at), event);

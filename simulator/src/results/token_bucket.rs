@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn depth_and_refill_are_admitted_and_no_more() {
+    fn only_depth_and_refill_are_admitted() {
         let mut bucket = OneBucket::of(400.0);
         let mut admitted = |bin: usize, requests: u32| (0..requests).filter(|_| bucket.take(bin, 1)).count();
         assert_eq!(admitted(0, 200), 100, "a quarter of a second");

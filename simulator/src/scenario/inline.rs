@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_value_is_kept_at_its_place() {
+    fn only_the_inline_value_keeps_its_place() {
         let block = "name: x\npolicy:\n  buckets:\n    a: { limit: 1 }\ntenants: {}\n";
         assert_eq!(only_policy(block).trim_end(), "       \n       \n  buckets:\n    a: { limit: 1 }");
         let flow = "policy: { buckets: { a: { limit: 1 } } } # why\nname: x\n";
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn mistake_is_reported_with_its_place_in_the_scenario() {
+    fn inline_mistake_has_its_scenario_place() {
         let text = "name: x\nduration_s: 1\npolicy:\n  buckets:\n    a: { limit: -1 }\nzones: 1\n";
         let policy = only_policy(text);
         let tenants = Source { name: "tenants", text: ONE_CLASS_TENANTS };

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn multiples_of_the_limit_become_requests_and_keep_their_places() {
+    fn limit_multiples_become_requests_in_place() {
         for (text, limit, expected) in [
             ("limit: 1 L, mode: x", 240.0, "limit: 240, mode: x"),
             ("{ rps: 0.55 L }", 240.0, "{ rps: 132    }"),

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn random_groups_arrive_whole_and_at_the_mean_rate() {
+    fn random_groups_keep_the_mean_rate() {
         let all = arrivals(Groups { of: 10, periodic: false });
         assert!(all.iter().all(|(_, count)| count % 10 == 0));
         let groups: u32 = all.iter().map(|(_, count)| count / 10).sum();

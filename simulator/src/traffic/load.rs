@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn pareto_sources_are_on_for_their_share_of_the_time() {
+    fn pareto_sources_keep_their_share_of_time() {
         let [mean_rps, alpha, on_s, off_s] = [1.0, 2.5, 1.0, 2.0].map(Number);
         let pareto = Pareto { mean_rps, alpha, on_s, off_s, per: Per::Client };
         let mut rng = generator(7, Purpose::Sources);

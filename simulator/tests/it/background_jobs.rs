@@ -188,7 +188,7 @@ fn alone(limit: f64) -> Setting {
 }
 
 #[tokio::test(start_paused = true)]
-async fn job_that_sleeps_after_each_refusal_gets_a_fraction_of_what_is_possible() {
+async fn sleeping_job_gets_a_fraction_of_capacity() {
     let web = |rps| Some(Flood { tenant: "web", rps });
     for (setting, name) in [
         (alone(10.0), "alone at 10/s"),
@@ -210,7 +210,7 @@ async fn job_that_sleeps_after_each_refusal_gets_a_fraction_of_what_is_possible(
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_jobs_get_what_is_possible_for_about_as_many_attempts() {
+async fn waiting_jobs_get_capacity_with_few_attempts() {
     let web = |rps| Some(Flood { tenant: "web", rps });
     for (setting, name) in [
         (alone(2.0), "alone at 2/s"),
@@ -241,7 +241,7 @@ async fn waiting_jobs_get_what_is_possible_for_about_as_many_attempts() {
 /// A job next to requests of the same tenant that do not wait: each of its attempts passes like any
 /// other request.
 #[tokio::test(start_paused = true)]
-async fn flood_of_the_own_tenant_starves_no_job_more_than_the_coin() {
+async fn own_flood_starves_jobs_like_the_coin() {
     for factor in [2.0, 10.0] {
         let flood = Some(Flood { tenant: "batch", rps: factor * 50.0 });
         let setting = Setting { flood, ..alone(50.0) };

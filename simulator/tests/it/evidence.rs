@@ -78,7 +78,7 @@ impl World {
 const CLAIMS: [u64; 2] = [400_000, 1_000_000_000];
 
 #[test]
-fn failures_that_one_client_claims_count_for_its_weight_alone() {
+fn claimed_failures_count_by_client_weight() {
     for claimed in CLAIMS {
         let honest = Outcomes { offered: 100, ..Outcomes::default() };
         let hostile = Outcomes { offered: claimed, refused: claimed, ..Outcomes::default() };
@@ -91,7 +91,7 @@ fn failures_that_one_client_claims_count_for_its_weight_alone() {
 }
 
 #[test]
-fn claim_of_unobserved_requests_replaces_no_latency_that_any_client_reports() {
+fn unobserved_claim_replaces_no_reported_latency() {
     let slow = {
         let mut latency = Histogram::default();
         latency.add(Bin::of(Duration::from_secs(2)), 1);

@@ -54,7 +54,7 @@ fn unmet_expectations_are_reported() {
 }
 
 #[test]
-fn variants_have_their_own_limit_fleet_and_expectations() {
+fn variants_have_their_own_expectations() {
     let text = "name: some\nduration_s: 5\nwarmup_s: 1\nzones: 3\nclients: 9\n\
                 variants:\n  - { name: small, limit: 40, zones: 1, clients: 2 }\n\
                 \x20 - { name: large, limit: 1000, expect: { api: { offered_rps: [0, 1] } } }\n\
@@ -73,7 +73,7 @@ fn variants_have_their_own_limit_fleet_and_expectations() {
 }
 
 #[test]
-fn only_requests_that_one_bucket_would_admit_are_lost() {
+fn only_admissible_requests_are_lost() {
     let text = "name: lost\nduration_s: 20\nwarmup_s: 10\nzones: 1\nclients: 2\n\
                 policy: { buckets: { api: { limit: 100, mode: enforce } } }\n\
                 traffic:\n\
@@ -92,7 +92,7 @@ fn only_requests_that_one_bucket_would_admit_are_lost() {
 }
 
 #[test]
-fn callers_that_stalled_send_what_they_owe_at_once() {
+fn stalled_callers_catch_up_immediately() {
     let text = "name: stall\nduration_s: 8\nzones: 1\nclients: 2\n\
                 policy: { buckets: { api: { limit: 2000, mode: enforce } } }\n\
                 traffic: [ { bucket: api, load: { constant: 1000 }, clients: { share: [ { at_s: 0, first: 1, of_load: 1.0 } ] } } ]\n\
@@ -113,7 +113,7 @@ fn percentile_is_judged_from_20_seeds_on() {
 }
 
 #[test]
-fn bounds_of_a_tick_replace_the_general_ones() {
+fn tick_bounds_replace_general_ones() {
     let text = "name: ticks\nduration_s: 4\nzones: 1\nclients: 1\n\
                 policy: { buckets: { api: { limit: 100, mode: enforce } } }\n\
                 traffic: [ { bucket: api, load: { constant: 50 } } ]\n\
@@ -126,7 +126,7 @@ fn bounds_of_a_tick_replace_the_general_ones() {
 }
 
 #[test]
-fn worst_second_is_the_maximum_and_other_figures_are_medians_over_seeds() {
+fn seed_figures_are_medians_except_the_worst() {
     let scenario = below("{ mean_ratio: [0, 1] }");
     let runs = simulate(&scenario, 0..3, 1, &|_| {});
     let of = |runs: &[_]| Outcome::of(&scenario, runs).buckets["api"].clone();

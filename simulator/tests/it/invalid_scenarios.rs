@@ -85,7 +85,7 @@ fn numbers_out_of_range_are_rejected() {
 }
 
 #[test]
-fn faults_without_a_valid_target_or_time_are_rejected() {
+fn faults_need_a_valid_target_and_time() {
     check("zone: 1", "zone: 3", "3, at_s: 5, until", "faults.0.zone", "from 0 to 2");
     check("zone: 1, ", "", "{ kind: zone", "faults.0.zone", "`zone` is missing");
     check("zone: 1, ", "zone: 1, client: 2, ", "client: 2", "faults.0.client", "has no effect here");
@@ -123,7 +123,7 @@ fn faulty_variants_are_rejected_with_their_place() {
 }
 
 #[test]
-fn multiple_of_the_limit_without_variants_is_rejected() {
+fn limit_multiple_needs_variants() {
     check("limit: 1000", "limit: 1 L", "1 L", "buckets.api.limit", "");
 }
 
@@ -159,7 +159,7 @@ fn unknown_buckets_figures_and_files_are_rejected() {
 }
 
 #[test]
-fn mistake_in_the_policy_is_reported_with_its_place() {
+fn policy_mistake_is_reported_in_place() {
     check("limit: 1000", "limit: -1", "-1", "buckets.api.limit", "");
     check("weight: 1.0", "weight: 0", "0 } } }", "tenants.default.weight", "");
     check("mode: enforce", "mod: enforce", "mod:", "buckets.api.mod", "did you mean `mode`");
@@ -181,7 +181,7 @@ fn unreadable_file_is_named() {
 }
 
 #[test]
-fn invalid_rows_of_a_trace_are_rejected_with_their_line() {
+fn invalid_trace_row_names_its_line() {
     let folder = std::env::temp_dir().join(format!("plimsoll-traces-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let load = "{ steps: [ { at_s: 0, rps: 500 }, { at_s: 10, rps: 5000 } ] }";

@@ -273,7 +273,7 @@ fn repeated_claims_cut_no_aggregator_off() {
 }
 
 #[test]
-fn invented_bucket_kills_leave_room_for_real_ones() {
+fn invented_bucket_kills_leave_room() {
     let orders = |number: u128| {
         let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
         let one = |scope| (OrderId { scope, given_at: InstanceId(number) }, order);
@@ -317,7 +317,7 @@ fn invented_bucket_kills_leave_room_for_real_ones() {
 }
 
 #[test]
-fn drill_numbers_of_an_aggregator_end_no_drills() {
+fn aggregator_drill_numbers_end_no_drill() {
     for zone in [UPPER, LOWER] {
         let mut world = World::new();
         let (now, mut liar) = (world.at(), world.peer(Role::Aggregator));
@@ -341,7 +341,7 @@ fn drill_numbers_of_an_aggregator_end_no_drills() {
 }
 
 #[test]
-fn clients_carry_a_kill_over_a_restart_of_their_aggregator_until_the_controller_speaks() {
+fn clients_carry_a_kill_over_aggregator_restarts() {
     for (zone, killed) in [(UPPER, false), (LOWER, false), (UPPER, true), (LOWER, true)] {
         let mut world = World::new();
         world.controller_stops();
@@ -369,7 +369,7 @@ fn clients_carry_a_kill_over_a_restart_of_their_aggregator_until_the_controller_
 }
 
 #[test]
-fn controller_without_state_learns_a_kill_from_its_aggregators() {
+fn forgetful_controller_learns_kills_from_aggregators() {
     for (lost, learned) in [(true, 1), (false, 0)] {
         let mut world = World::new();
         let saved = world.durable.clone();
@@ -390,7 +390,7 @@ fn controller_without_state_learns_a_kill_from_its_aggregators() {
 }
 
 #[test]
-fn end_of_a_kill_moves_past_every_claim() {
+fn ending_a_kill_passes_every_claim() {
     for killed in [false, true] {
         for claim in [1, 2, 7, 8, JUMP_MAX] {
             for zone in [UPPER, LOWER] {
@@ -413,7 +413,7 @@ fn end_of_a_kill_moves_past_every_claim() {
 
 /// Random hostile reports without orders, at any tier, between restarts of every tier.
 #[test]
-fn random_claims_move_nothing_and_an_operator_stays_in_command() {
+fn operator_stays_in_command_despite_claims() {
     const ATTACKS: u64 = 300;
     let mut reports = 0;
     for seed in 0..ATTACKS {

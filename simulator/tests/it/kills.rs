@@ -784,7 +784,7 @@ fn counts(
 }
 
 #[test]
-fn no_client_refuses_after_a_kill_in_random_traces() {
+fn no_client_refuses_after_a_kill() {
     let mut refusing = 0;
     let (mut orders, mut promoted) = (0, 0);
     for seed in 0..TRACES {

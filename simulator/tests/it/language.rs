@@ -23,7 +23,7 @@ fn check(traffic: &str, rest: &str, expect: &str) -> BucketOutcome {
 const FLOOD: &str = "[ { bucket: api, load: { constant: 3000 } } ]";
 
 #[test]
-fn changed_policy_is_active_from_its_time_on() {
+fn changed_policy_starts_at_its_time() {
     check(
         FLOOD,
         "changes: [ { at_s: 30, bucket: api, limit: 400 } ]",

@@ -143,7 +143,7 @@ fn first_burst_of_the_only_client_passes() {
 }
 
 #[test]
-fn first_burst_of_a_client_that_joins_a_fleet_passes() {
+fn first_burst_of_a_joining_client_passes() {
     let mut faults = Vec::new();
     for (limit, fleet) in [(100, 4), (1_000, 4), (1_000, 19), (10_000, 99)] {
         for wait in TIMES {
@@ -168,7 +168,7 @@ fn first_burst_of_a_client_that_joins_a_fleet_passes() {
 }
 
 #[test]
-fn first_bursts_of_all_instances_of_a_small_fleet_pass() {
+fn small_fleet_first_bursts_pass() {
     // (limit, clients that start at the same time, time between their bursts)
     for (limit, clients, every) in [(100, 2, 500), (100, 4, 500), (1_000, 8, 100), (1_000, 10, 600)] {
         let mut world = World::new(limit);
@@ -185,7 +185,7 @@ fn first_bursts_of_all_instances_of_a_small_fleet_pass() {
 }
 
 #[test]
-fn bursts_of_a_crowd_that_starts_at_once_are_cut() {
+fn bursts_of_a_starting_crowd_are_cut() {
     // A limit of 100, and 50 clients that start together. After a time each gets a burst of 20
     // requests, and 20 more over the next second. (time in ms, maximum passed of the burst, maximum
     // passed of both)

@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn roll_up_is_accepted_whatever_two_children_report(
+    fn roll_up_survives_any_two_reports(
         steps in vec(step(), 1..60),
         roles in (any::<bool>(), any::<bool>()),
         believed in prop_oneof![Just(1_u64), Just(1_000_000), Just(1_000_000_000)],

@@ -105,7 +105,7 @@ impl Write for Log {
 }
 
 #[test]
-fn whole_set_is_taken_at_the_first_look() {
+fn first_look_takes_the_whole_set() {
     let process = Process::new();
     let mut changes = process.certificates.changes();
     let first = process.certificates.health();
@@ -126,7 +126,7 @@ fn whole_set_is_taken_at_the_first_look() {
 }
 
 #[test]
-fn garbage_of_every_kind_in_each_file_keeps_the_set_and_is_logged_once() {
+fn garbage_keeps_the_set() {
     let process = Process::new();
     let key = fs::read_to_string(process.path("tls.key")).unwrap();
     let secret = key.lines().nth(1).unwrap().to_owned();
@@ -166,7 +166,7 @@ fn garbage_of_every_kind_in_each_file_keeps_the_set_and_is_logged_once() {
 }
 
 #[test]
-fn file_that_is_missing_or_no_file_keeps_the_set() {
+fn missing_file_keeps_the_set() {
     let process = Process::new();
     let replacements: [(&str, &dyn Fn(PathBuf)); 5] = [
         ("No such file", &|_| {}),
@@ -194,7 +194,7 @@ fn file_that_is_missing_or_no_file_keeps_the_set() {
 }
 
 #[test]
-fn set_that_does_not_fit_together_or_to_this_process_is_refused_with_its_remedy() {
+fn misfit_set_is_refused_with_a_remedy() {
     let process = Process::new();
     let usual = process.request();
     let other = Authority::new("a.example");
@@ -243,7 +243,7 @@ fn other_zone_uri() -> String {
 }
 
 #[test]
-fn set_that_was_too_early_is_taken_when_its_time_has_come() {
+fn early_set_is_taken_in_its_time() {
     let process = Process::new();
     process.write(&Request { validity: Validity::to_come(), ..process.request() });
     let refusal = process.refusal();
@@ -254,7 +254,7 @@ fn set_that_was_too_early_is_taken_when_its_time_has_come() {
 }
 
 #[test]
-fn files_replaced_one_by_one_between_looks_are_taken_without_a_warning() {
+fn gradual_replacement_gives_no_warning() {
     let process = Process::new();
     let mut lines = 0;
     for (round, order) in
@@ -332,7 +332,7 @@ fn links_of_a_kubernetes_volume_are_followed() {
 }
 
 #[test]
-fn end_of_the_validity_is_logged_when_it_is_near_and_at_intervals_when_it_has_come() {
+fn expiry_is_logged_near_and_after() {
     let process = Process::new();
     let end = process.certificates.health().not_after;
     let lifetime = end.duration_since(process.certificates.health().not_before).unwrap();
@@ -360,7 +360,7 @@ fn end_of_the_validity_is_logged_when_it_is_near_and_at_intervals_when_it_has_co
 }
 
 #[test]
-fn expired_set_is_opened_with_a_log_line_and_renewed() {
+fn expired_set_opens_with_a_log_line() {
     let process = Process::new();
     let now = SystemTime::now();
     process.write(&Request { validity: Validity::ended(), ..process.request() });
@@ -373,7 +373,7 @@ fn expired_set_is_opened_with_a_log_line_and_renewed() {
 }
 
 #[test]
-fn key_that_all_users_can_read_is_logged_and_one_of_a_group_is_not() {
+fn only_world_readable_keys_are_logged() {
     use std::os::unix::fs::PermissionsExt;
     let process = Process::new();
     for (mode, is_logged) in [(0o600, false), (0o440, false), (0o640, false), (0o644, true), (0o604, true)] {

@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 32;
 const BYTES_MAX_OF_BOTH_ENDS: usize = 20 << 10;
 
 #[test]
-fn idle_connection_holds_little_more_memory_than_in_plaintext() {
+fn idle_tls_connection_needs_little_memory() {
     let authority = Authority::new(DOMAIN);
     let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();

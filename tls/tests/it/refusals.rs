@@ -39,7 +39,7 @@ struct Case {
 }
 
 #[tokio::test]
-async fn each_certificate_that_must_not_be_accepted_is_refused_and_named_at_both_ends() {
+async fn unacceptable_certificates_are_named_at_both_ends() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let child = Process::new(&authority, service());
@@ -156,7 +156,7 @@ async fn each_certificate_that_must_not_be_accepted_is_refused_and_named_at_both
 }
 
 #[tokio::test]
-async fn longer_chain_than_issuers_need_is_refused_at_both_ends_before_it_is_verified() {
+async fn overlong_chain_is_refused_before_verification() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let leaf = authority.issue(&authority.request(aggregator(), Validity::default()));

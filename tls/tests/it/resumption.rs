@@ -57,7 +57,7 @@ async fn second_connection_resumes_with_the_same_identities() {
 }
 
 #[tokio::test]
-async fn sessions_survive_a_rotation_of_the_parent_but_not_of_its_authorities() {
+async fn sessions_survive_only_certificate_rotation() {
     let authority = Authority::new(DOMAIN);
     let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
     let _following = Following::new(&parent.certificates);
@@ -75,7 +75,7 @@ async fn sessions_survive_a_rotation_of_the_parent_but_not_of_its_authorities() 
 }
 
 #[tokio::test]
-async fn service_of_an_authority_that_is_trusted_no_longer_cannot_resume() {
+async fn service_of_distrusted_authority_cannot_resume() {
     let (old, new) = (Authority::new(DOMAIN), Authority::new(DOMAIN));
     let parent = Process::new(&old, aggregator());
     let child = Process::new(&old, service());
@@ -124,7 +124,7 @@ async fn rotated_child_makes_a_new_session() {
 }
 
 #[tokio::test]
-async fn certificate_that_expires_is_refused_after_a_resumed_handshake() {
+async fn resumed_handshake_refuses_an_expired_certificate() {
     let authority = Authority::new(DOMAIN);
     let lifetime = Validity::lasting(Duration::from_secs(4));
     let issue = |role| authority.issue(&authority.request(role, lifetime));
@@ -150,7 +150,7 @@ async fn certificate_that_expires_is_refused_after_a_resumed_handshake() {
 }
 
 #[tokio::test]
-async fn admin_port_asks_for_no_certificate_and_gives_no_session_for_the_other_port() {
+async fn admin_sessions_open_no_mutual_port() {
     let authority = Authority::new(DOMAIN);
     let aggregator = Process::new(&authority, aggregator());
     let (admin, mutual) = (aggregator.certificates.admin_server(), aggregator.certificates.mutual_server());
@@ -168,7 +168,7 @@ async fn admin_port_asks_for_no_certificate_and_gives_no_session_for_the_other_p
 }
 
 #[tokio::test]
-async fn operator_takes_the_tier_of_the_command_and_its_authority_alone() {
+async fn operator_accepts_only_the_commanded_tier() {
     let (authority, other) = (Authority::new(DOMAIN), Authority::new(DOMAIN));
     let controller = Process::new(&authority, PeerRole::Controller);
     let aggregator = Process::new(&authority, aggregator());

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_keeps_the_tokens_and_says_so_until_the_file_is_mended() {
+    fn garbage_file_keeps_tokens_until_fixed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         fs::write(&path, line("ann")).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_is_invalid_at_the_start_is_an_error_with_path_and_line() {
+    fn invalid_first_token_file_names_its_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         fs::write(&path, line("ann") + "ben").unwrap();

@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn password_opens_nothing_although_its_hash_is_in_the_file() {
+    fn hashed_password_opens_nothing() {
         let tokens: Tokens = format!("ann admin {}\n", TokenHash::of("hunter2")).parse().unwrap();
         assert_eq!(tokens.find("hunter2"), None);
     }
 
     #[test]
-    fn token_has_a_prefix_and_43_characters_of_base64url() {
+    fn token_has_a_prefix_and_43_characters() {
         assert!(is_token("plimsoll_AZaz09-_AZaz09-_AZaz09-_AZaz09-_AZaz09-_123"));
         for wrong in
             [token(1).replace("plimsoll", "Plimsoll"), token(1) + "0", token(1).replacen('0', "=", 1)]
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_is_that_of_sha256sum_and_debug_hides_it() {
+    fn hash_equals_sha256sum_and_stays_hidden() {
         let hash = TokenHash::of("abc");
         let known = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(hash.to_string(), known);

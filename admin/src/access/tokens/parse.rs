@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn token_in_the_file_is_refused_and_not_repeated() {
+    fn plain_token_in_file_is_not_repeated() {
         let token = format!("{TOKEN_PREFIX}{:043}", 7);
         for line in [format!("ann viewer {token}"), token.clone(), format!("{token} viewer {}", hash(1))] {
             let error = line.parse::<Tokens>().unwrap_err().to_string();

@@ -171,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn requests_of_folded_evicted_and_readmitted_keys_are_counted_once(steps in vec(step(), 1..150)) {
+    fn evicted_and_returning_keys_count_once(steps in vec(step(), 1..150)) {
         let mut crowded = Crowded::new(5, 12, 3);
         let mut streams = 10;
         for step in steps {
@@ -207,7 +207,7 @@ proptest! {
 }
 
 #[test]
-fn idle_keys_are_evicted_and_their_ids_reused() {
+fn idle_keys_free_their_ids() {
     let mut crowded = Crowded::new(10, 100, 1);
     for tenant in ["a", "b", "c"] {
         crowded.offer(0, tenant, 5);
@@ -229,7 +229,7 @@ fn idle_keys_are_evicted_and_their_ids_reused() {
 }
 
 #[test]
-fn tenant_that_is_refused_from_memory_is_not_idle() {
+fn tenant_refused_from_memory_stays_active() {
     let mut crowded = Crowded::new(10, 100, 1);
     crowded.offer(0, "a", 5);
     crowded.seconds(700, |crowded| crowded.clients[0].counts("a").quota_repeated += 1);
@@ -238,7 +238,7 @@ fn tenant_that_is_refused_from_memory_is_not_idle() {
 }
 
 #[test]
-fn flood_of_new_tenants_evicts_no_frequent_one_and_a_newly_frequent_one_has_a_key_within_a_second() {
+fn flood_evicts_no_frequent_tenant() {
     let mut crowded = Crowded::new(40, 1_000, 1);
     let regulars: Vec<String> = (0..20).map(|number| format!("regular{number}")).collect();
     let mut invented = 0;

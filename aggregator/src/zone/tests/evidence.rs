@@ -51,7 +51,7 @@ fn evidence_is_summed_and_reported_once() {
 }
 
 #[test]
-fn evidence_of_a_late_report_is_left_out() {
+fn late_report_evidence_is_ignored() {
     let mut scene = Scene::new(Script::of(&[("acme", Values::default())]), vec![Client::new(1)]);
     scene.run(5.0);
     let (now, zone, client) = (scene.now(), &mut scene.zone, &mut scene.clients[0]);
@@ -68,7 +68,7 @@ fn evidence_of_a_late_report_is_left_out() {
 }
 
 #[test]
-fn evidence_of_buckets_and_modes_that_the_child_does_not_have_is_left_out_and_counted() {
+fn evidence_without_a_matching_bucket_is_counted() {
     let mut scene = Scene::new(Script::of(&[("acme", Values::default())]), vec![Client::new(1)]);
     scene.run(5.0);
     let (now, zone, client) = (scene.now(), &mut scene.zone, &mut scene.clients[0]);

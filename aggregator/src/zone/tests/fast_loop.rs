@@ -14,7 +14,7 @@ fn led(rate: f64, client: Client) -> Scene {
 }
 
 #[test]
-fn surge_is_dropped_within_three_tenths_of_a_second_while_the_controllers_ratio_is_old() {
+fn surge_is_dropped_before_the_controller_reacts() {
     let mut scene = led(1000.0, Client::new(1).offering("acme", 800.0));
     assert_eq!(scene.clients[0].ratio("acme"), 0.0);
     scene.clients[0].offers("acme", 10_000.0);
@@ -28,7 +28,7 @@ fn surge_is_dropped_within_three_tenths_of_a_second_while_the_controllers_ratio_
 }
 
 #[test]
-fn controllers_ratio_is_passed_on_where_requests_are_few() {
+fn sparse_requests_follow_the_controllers_ratio() {
     let script = Script::rates(&[("acme", 10.0), ("default", 10.0)])
         .with("acme", |values| values.ratio = Some(ratio_of(0.25)));
     let mut scene = Scene::new(script, vec![Client::new(1).offering("acme", 40.0)]);
@@ -41,7 +41,7 @@ fn controllers_ratio_is_passed_on_where_requests_are_few() {
 }
 
 #[test]
-fn limit_of_zero_drops_everything_and_no_limit_clears_ratio_and_guard() {
+fn zero_limit_drops_all_and_none_clears() {
     let mut scene = led(1000.0, Client::new(1).offering("acme", 10.0));
     let mut script = Script::rates(&[("acme", 1000.0), ("default", 1000.0)]);
     script.terms.limit = Limit::PerSecond(Rate::ZERO);
@@ -57,7 +57,7 @@ fn limit_of_zero_drops_everything_and_no_limit_clears_ratio_and_guard() {
 }
 
 #[test]
-fn guard_is_the_cap_with_slack_and_every_client_is_sent_the_same_bytes() {
+fn every_client_is_sent_the_same_guard() {
     let clients = (1..=3).map(|n| Client::new(n).offering("acme", 300.0)).collect();
     let mut script = Script::rates(&[("acme", 900.0), ("default", 0.0)])
         .with("acme", |values| values.cap = Some(per_second(800.0)));
@@ -95,7 +95,7 @@ fn guard_is_the_cap_with_slack_and_every_client_is_sent_the_same_bytes() {
 
 /// Tenants that policy lists have a directive before they have traffic.
 #[test]
-fn tenant_with_a_directive_before_its_traffic_never_counts_as_the_default_class() {
+fn listed_tenant_never_counts_as_default() {
     let mut scene = Scene::new(Script::rates(&[("acme", 900.0), ("default", 500.0)]), vec![Client::new(1)]);
     scene.run(2.0);
     scene.clients.push(Client::new(2).offering("default", 400.0));

@@ -34,7 +34,7 @@ fn pool_rate(client: &Client) -> Option<f64> {
 }
 
 #[test]
-fn clients_are_sent_a_pool_while_there_is_headroom() {
+fn headroom_gives_clients_a_pool() {
     let mut scene = settled(script(shared(800.0)), client(100.0, 300.0));
     let sent = pool(&scene.clients[0]);
     assert_eq!(pool_rate(&scene.clients[0]), Some(1.5 * 800.0));
@@ -49,7 +49,7 @@ fn clients_are_sent_a_pool_while_there_is_headroom() {
 }
 
 #[test]
-fn key_at_its_tenant_limit_has_no_part_of_the_headroom() {
+fn tenant_at_its_limit_gets_no_headroom() {
     let limited = script(shared(800.0)).with("acme", |values| {
         values.ratio = Some(ratio_of(0.5));
         values.at_tenant_limit = Some(true);
@@ -62,7 +62,7 @@ fn key_at_its_tenant_limit_has_no_part_of_the_headroom() {
 }
 
 #[test]
-fn zone_on_hold_shares_what_its_keys_leave() {
+fn holding_zone_shares_what_keys_leave() {
     let mut scene = settled(script(Headroom::None), client(100.0, 300.0));
     assert_eq!(pool_rate(&scene.clients[0]), None);
     scene.controller = None;
@@ -78,7 +78,7 @@ fn zone_on_hold_shares_what_its_keys_leave() {
 }
 
 #[test]
-fn parts_of_the_headroom_sum_up_to_it_with_aggregators_below() {
+fn headroom_parts_below_sum_to_the_whole() {
     let below = |instance, acme, free| Client::new(instance).offering("acme", acme).offering("free", free);
     let clients = vec![below(3, 50.0, 10.0)];
     let mut tree =

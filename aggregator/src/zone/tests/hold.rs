@@ -18,7 +18,7 @@ fn silent(script: Script, client: Client) -> Scene {
 }
 
 #[test]
-fn controller_that_confirms_nothing_for_two_seconds_is_silent() {
+fn controller_is_silent_after_two_unconfirmed_seconds() {
     let mut scene = Scene::new(Script::rates(&[("acme", 500.0), ("default", 0.0)]), vec![Client::new(1)]);
     assert!(scene.is_on_hold(), "no controller has led yet");
     scene.run(5.0);
@@ -35,7 +35,7 @@ fn controller_that_confirms_nothing_for_two_seconds_is_silent() {
 
 /// A policy that lists a new tenant carries no rate for it yet.
 #[test]
-fn new_tenant_does_not_put_the_others_on_hold() {
+fn new_tenant_triggers_no_hold() {
     let mut scene = Scene::new(Script::rates(&[("acme", 500.0), ("default", 0.0)]), vec![Client::new(1)]);
     scene.run(5.0);
     let mut news = scene.controller.clone().unwrap().message(1_000, 0);
@@ -49,7 +49,7 @@ fn new_tenant_does_not_put_the_others_on_hold() {
 
 /// With a frozen ratio six times as much would pass.
 #[test]
-fn zone_on_hold_keeps_its_hold_under_any_traffic() {
+fn hold_stays_under_any_traffic() {
     let script = Script::rates(&[("acme", 500.0), ("default", 0.0)]);
     let mut scene = silent(script, Client::new(1).offering("acme", 1000.0));
     for rps in [1000.0, 6000.0, 600.0, 3000.0] {
@@ -65,7 +65,7 @@ fn zone_on_hold_keeps_its_hold_under_any_traffic() {
 }
 
 #[test]
-fn new_controller_without_counts_leaves_the_zone_on_its_old_hold() {
+fn controller_without_counts_leaves_the_hold() {
     let script = Script::rates(&[("acme", 500.0), ("default", 0.0)]);
     let mut scene = silent(script.clone(), Client::new(1).offering("acme", 1000.0));
     let fresh = Script { epoch: 2, ..script.clone().without_values() };
@@ -110,7 +110,7 @@ fn without_a_hold_the_latest_ratio_stays() {
 }
 
 #[test]
-fn zone_that_passes_less_than_its_part_is_underadmitting() {
+fn zone_below_its_part_is_underadmitting() {
     for (refused_of_ten, limited, expected) in
         [(9, false, Some(true)), (4, false, Some(false)), (9, true, None)]
     {

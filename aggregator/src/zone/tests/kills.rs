@@ -36,7 +36,7 @@ fn enforcing() -> (Zone, Client) {
 }
 
 #[test]
-fn order_leaves_shadow_until_a_controller_that_knows_it_decides_again() {
+fn order_leaves_shadow_until_a_controller_decides() {
     let (mut zone, mut client) = enforcing();
     assert_eq!(zone.order_kill(at(100), &Scope::Fleet, true), Ok(true));
     assert_eq!(zone.order_kill(at(110), &Scope::Fleet, true), Ok(false), "it is killed already");
@@ -66,7 +66,7 @@ fn order_leaves_shadow_until_a_controller_that_knows_it_decides_again() {
 }
 
 #[test]
-fn order_of_a_child_aggregator_is_relayed_and_one_of_a_client_is_ignored() {
+fn only_child_aggregator_orders_are_relayed() {
     let mut zone = answered();
     zone.on_directives(at(10), enforces(1, 2, 2, 2, 0)).unwrap();
     let mut lower = aggregator(300);
@@ -86,7 +86,7 @@ fn order_of_a_child_aggregator_is_relayed_and_one_of_a_client_is_ignored() {
 }
 
 #[test]
-fn ended_order_is_not_confused_with_another_kill_of_the_same_generation() {
+fn ended_order_matches_its_own_kill() {
     let (mut zone, mut client) = enforcing();
     zone.order_kill(at(100), &Scope::Fleet, true).unwrap();
     zone.order_kill(at(110), &Scope::Fleet, false).unwrap();

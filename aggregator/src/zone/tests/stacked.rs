@@ -27,7 +27,7 @@ fn offering(instance: u128, rps: f64) -> Client {
 /// An aggregator that has just started does not know how many aggregators are above it, and may have accepted
 /// a path that is too long for them.
 #[test]
-fn greeting_carries_no_path_and_later_reports_none_that_the_parent_would_refuse() {
+fn reports_carry_no_refusable_path() {
     let mut zone = aggregator(100);
     zone.on_report(at(0), StreamId(1), greeting(1, &[2, 3, 4])).unwrap();
     assert_eq!(zone.report(at(10)).path, Path::default());
@@ -40,7 +40,7 @@ fn greeting_carries_no_path_and_later_reports_none_that_the_parent_would_refuse(
 
 /// Neither path contains the other when they greet. The next report shows the loop.
 #[test]
-fn loop_of_two_simultaneous_greetings_is_found_by_the_next_report() {
+fn simultaneous_greeting_loop_is_found() {
     let (mut one, mut other) = (aggregator(1), aggregator(2));
     let greetings = [one.report(at(0)), other.report(at(0))];
     let [from_one, from_other] = greetings;
@@ -72,7 +72,7 @@ fn every_report_carries_the_longest_connected_chain() {
 }
 
 #[test]
-fn child_aggregators_are_sent_depth_and_interval_and_clients_are_not() {
+fn only_child_aggregators_are_sent_their_depth() {
     let mut zone = answered();
     zone.on_directives(at(0), Directives { above: 1, ..Script::ratio(7).message(2, 1) }).unwrap();
     zone.on_report(at(10), StreamId(1), greeting(1, &[])).unwrap();
@@ -87,7 +87,7 @@ fn child_aggregators_are_sent_depth_and_interval_and_clients_are_not() {
 }
 
 #[test]
-fn subscriptions_of_child_aggregators_reach_the_controller_and_named_buckets_are_sent_to_all() {
+fn child_subscriptions_reach_the_controller() {
     let mut zone = answered();
     let other = Bucket::new("other").unwrap();
     let greeting = Report { subscriptions: vec![other.clone(), bucket()], ..greeting(1, &[]) };
@@ -112,7 +112,7 @@ fn subscriptions_of_child_aggregators_reach_the_controller_and_named_buckets_are
 
 /// Reports of child aggregators arrive in bursts. Their effect on single tenths of seconds moves no ratio.
 #[test]
-fn ratios_do_not_pulse_with_the_reports_of_child_aggregators() {
+fn ratios_stay_level_between_child_reports() {
     let below = vec![offering(1, 1_200.0), offering(2, 600.0)];
     let mut tree = Tree::new(script(), below, vec![offering(3, 900.0)]);
     tree.run(10.0);
@@ -141,7 +141,7 @@ fn ratios_do_not_pulse_with_the_reports_of_child_aggregators() {
 }
 
 #[test]
-fn child_aggregators_live_on_parts_of_the_hold_while_the_controller_is_silent() {
+fn child_aggregators_live_on_hold_parts() {
     let below = vec![offering(1, 900.0), offering(2, 900.0)];
     let mut tree = Tree::new(script(), below, Vec::new());
     tree.run(10.0);
@@ -171,7 +171,7 @@ fn child_aggregators_live_on_parts_of_the_hold_while_the_controller_is_silent() 
 
 /// A parent cannot tell a dead child from a disconnected one.
 #[test]
-fn share_of_a_disconnected_child_is_held_and_then_released_to_the_others() {
+fn disconnected_share_is_held_then_released() {
     let below = vec![offering(1, 900.0), offering(2, 900.0)];
     let mut tree = Tree::new(script(), below, Vec::new());
     tree.run(10.0);
@@ -196,7 +196,7 @@ fn share_of_a_disconnected_child_is_held_and_then_released_to_the_others() {
 
 /// The first report of a child carries counts without a rate.
 #[test]
-fn new_child_lives_on_its_hold_until_its_traffic_is_known() {
+fn new_child_holds_until_traffic_is_known() {
     for brings in [None, Some(300.0)] {
         let mut tree = Tree::new(script(), vec![offering(1, 900.0)], Vec::new());
         tree.run(5.0);
@@ -215,7 +215,7 @@ fn new_child_lives_on_its_hold_until_its_traffic_is_known() {
 }
 
 #[test]
-fn restarted_child_is_sent_the_number_of_its_clients() {
+fn restarted_child_learns_its_client_number() {
     let mut tree = Tree::new(script(), vec![offering(1, 900.0), offering(2, 900.0)], Vec::new());
     tree.run(10.0);
     tree.disconnect(0);
@@ -236,7 +236,7 @@ proptest! {
 
     /// The parts add up to the whole under any traffic.
     #[test]
-    fn parts_of_rates_caps_and_holds_add_up_to_the_whole(
+    fn child_parts_sum_to_the_whole(
         offered in prop::collection::vec(0.0..5_000.0_f64, 1..5),
         own in prop::option::of(0.0..5_000.0_f64),
         away in any::<bool>(),

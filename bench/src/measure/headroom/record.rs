@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn second_with_a_late_request_is_not_judged() {
+    fn second_with_late_requests_is_skipped() {
         let mut record = record([(100, true), (1_100, false), (1_900, true), (2_100, true)]);
         record.0[1].late = LATE_MAX * 2;
         let judged = record.judged(0, 3);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_is_lost_if_the_limit_in_one_place_has_room() {
+    fn refusal_is_lost_where_one_limit_fits() {
         // A limit of 100 has room for 25 requests together, and for one more after 10 ms.
         let group = (0..30).map(|number| (1_000, number >= 20));
         let lost = record(group.chain([(1_010, true), (1_015, true)])).lost(100);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn settled_is_the_end_of_the_last_half_second_with_refusals() {
+    fn settling_ends_with_the_last_refusals() {
         let second = Duration::from_secs(1);
         let until =
             |end| record((0..1_000).map(|number| (number * 10, number * 10 < end))).settled(second, 0.05);

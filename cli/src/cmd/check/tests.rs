@@ -77,7 +77,7 @@ fn unreadable_file_is_named() {
 }
 
 #[test]
-fn json_output_is_one_line_for_every_result() {
+fn json_has_one_line_per_result() {
     let parsed = |policy| -> Value {
         let (valid, out, err) = checked(policy, None, &["--output", "json"]);
         assert_eq!((err.as_str(), out.lines().count()), ("", 1));
@@ -133,7 +133,7 @@ fn rules_are_checked_without_a_policy() {
 }
 
 #[test]
-fn buckets_of_rules_that_no_policy_entry_names_are_warned_of() {
+fn rules_for_unknown_buckets_are_warned_of() {
     let (valid, out, _) = checked_rules(Some(RULES), Some(POLICY), &[]);
     assert!(valid);
     let warnings: Vec<&str> = out.lines().filter(|line| line.contains("rules.yaml")).collect();
@@ -148,7 +148,7 @@ fn buckets_of_rules_that_no_policy_entry_names_are_warned_of() {
 }
 
 #[test]
-fn faults_of_rules_and_policy_are_reported_together() {
+fn rule_and_policy_faults_appear_together() {
     let bad = "rls: { domains: { shop: { descriptors: [{ key: a }] } } }";
     let (valid, out, err) = checked_rules(Some(bad), Some("buckets: { b: { limit: -1 } }"), &[]);
     assert!(!valid);
@@ -163,7 +163,7 @@ fn faults_of_rules_and_policy_are_reported_together() {
 }
 
 #[test]
-fn unreadable_rules_are_named_and_json_has_the_summary_of_valid_ones() {
+fn unreadable_rules_keep_the_json_summary() {
     let (valid, _, err) = checked_rules(None, Some(POLICY), &[]);
     assert!(!valid);
     assert!(err.starts_with("cannot read rules.yaml: "), "{err}");

@@ -105,7 +105,7 @@ mod tests {
         /// For any arrivals: the numbers of running and waiting requests stay within workers and
         /// queue, none waits while a worker is idle, and none is rejected while there is room.
         #[test]
-        fn workers_and_queue_are_neither_exceeded_nor_left_idle(
+        fn full_capacity_is_used_and_never_exceeded(
             gaps in prop::collection::vec(0_u64..12, 1..200),
             (workers, queue) in (1_usize..5, 0_usize..5),
         ) {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_that_do_not_fit_are_named_by_their_flag() {
+    fn misfit_certificates_are_named_by_flag() {
         let directory = tempfile::tempdir().unwrap();
         let certs = directory.path().display().to_string();
         let refused = |flags: &[&str]| format!("{:#}", built("https://127.0.0.1:7410", flags).unwrap_err());

@@ -44,7 +44,7 @@ fn met_expectations_exit_with_0() {
 }
 
 #[test]
-fn unmet_expectation_exits_with_1_and_is_named() {
+fn unmet_expectation_exits_with_one() {
     let unmet = GOOD.replace("[0, 0.2]", "[0.5, 1]");
     let (code, _, err) = simulated(&unmet, &[]);
     assert_eq!(code, 1);
@@ -53,7 +53,7 @@ fn unmet_expectation_exits_with_1_and_is_named() {
 }
 
 #[test]
-fn invalid_scenario_exits_with_2_and_its_place() {
+fn invalid_scenario_exits_with_two() {
     let (code, out, err) = simulated(&GOOD.replace("limit: 100", "limit: -5"), &[]);
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains("tiny.yaml:6:36: buckets.api.limit"), "{err}");

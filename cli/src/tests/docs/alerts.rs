@@ -21,7 +21,7 @@ fn rules() -> Vec<[String; 3]> {
 }
 
 #[test]
-fn the_page_lists_every_alert_with_its_condition() {
+fn every_alert_is_listed_with_its_condition() {
     let page = pages().into_iter().find(|page| page.path.ends_with("reference/metrics.md")).unwrap();
     let listed: Vec<[String; 3]> = page
         .lines()

@@ -22,7 +22,7 @@ fn value(file: &str, name: &str) -> Option<String> {
 }
 
 #[test]
-fn every_bound_of_the_table_is_the_one_in_the_code() {
+fn table_bounds_equal_those_in_code() {
     let page = pages().into_iter().find(|page| page.path.ends_with("reference/bounds.md")).unwrap();
     let mut rows = 0;
     let mut faults = Vec::new();

@@ -55,7 +55,7 @@ fn resolve(page: &Path, target: &str) -> PathBuf {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
+fn every_link_leads_to_a_target() {
     let pages = pages();
     let anchors: BTreeMap<&Path, BTreeSet<String>> =
         pages.iter().map(|page| (page.path.as_path(), anchors(page))).collect();

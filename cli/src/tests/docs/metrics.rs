@@ -82,7 +82,7 @@ fn operator_reads_a_dozen_metrics_first() {
 }
 
 #[test]
-fn dashboards_and_charts_ask_for_metrics_that_exist() {
+fn dashboards_and_charts_use_existing_metrics() {
     let mut known = BTreeSet::new();
     for (About { name, kind, .. }, _) in metrics() {
         known.insert(name.to_owned());

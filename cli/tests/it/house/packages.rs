@@ -44,7 +44,7 @@ fn lines(output: &Output) -> BTreeSet<String> {
 }
 
 #[test]
-fn packages_of_a_service_are_packed_together_offline() {
+fn service_packages_are_packed_offline() {
     let target = tempfile::tempdir().unwrap();
     let mut args = vec!["package", "--offline", "--allow-dirty", "--no-verify", "--quiet", "--target-dir"];
     args.push(target.path().to_str().unwrap());
@@ -59,7 +59,7 @@ fn packages_of_a_service_are_packed_together_offline() {
 }
 
 #[test]
-fn package_contains_every_file_that_its_build_reads() {
+fn package_contains_everything_its_build_reads() {
     for package in packed() {
         let name = package.name.as_str();
         let listed = lines(&cargo(&["package", "--list", "--offline", "--allow-dirty", "--package", name]));
@@ -95,7 +95,7 @@ fn included(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn packages_of_a_service_have_the_metadata_of_a_registry() {
+fn service_packages_have_registry_metadata() {
     for package in packed() {
         let name = package.name.as_str();
         assert!(package.description.as_ref().is_some_and(|text| !text.is_empty()), "{name}: description");
@@ -108,7 +108,7 @@ fn packages_of_a_service_have_the_metadata_of_a_registry() {
 }
 
 #[test]
-fn packed_crates_ask_for_versions_of_each_other() {
+fn packed_crates_name_each_others_versions() {
     for package in packed() {
         for dependency in &package.dependencies {
             let member =

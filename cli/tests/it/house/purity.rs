@@ -91,7 +91,7 @@ const PURE: [(&str, &[&str]); 9] = [
 const AMBIENT: [&str; 5] = ["Instant::now", "SystemTime", "getrandom", "rand::rng(", "thread_rng"];
 
 #[test]
-fn state_machines_read_no_clock_and_draw_nothing() {
+fn state_machines_use_no_clock_or_randomness() {
     for (folder, pure) in PURE {
         let files = source_files(folder);
         for path in pure {

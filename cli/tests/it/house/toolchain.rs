@@ -8,7 +8,7 @@ use cargo_metadata::semver::Version;
 use super::{METADATA, dependencies, root};
 
 #[test]
-fn declared_rust_version_is_the_oldest_that_every_dependency_accepts() {
+fn declared_rust_version_suits_every_dependency() {
     let members = METADATA.workspace_packages();
     let declared: BTreeSet<&Version> =
         members.iter().filter_map(|package| package.rust_version.as_ref()).collect();

@@ -93,7 +93,7 @@ fn row<'a>(table: &'a str, key: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn viewers_see_buckets_by_key_and_in_pages() {
+fn viewers_see_quota_buckets_in_pages() {
     let scene = Scene::start();
     assert_eq!(scene.reduce(b"{acme}:api_calls", "7"), 10);
     scene.reduce(b"{acme}:exports", "1");
@@ -130,7 +130,7 @@ fn viewers_see_buckets_by_key_and_in_pages() {
 }
 
 #[test]
-fn operators_make_buckets_full_again_and_a_crash_does_not_undo_it() {
+fn refilled_quota_bucket_survives_a_crash() {
     let mut scene = Scene::start();
     for key in [&b"{acme}:api_calls"[..], b"{acme}:exports", b"{acmex}:api_calls"] {
         scene.reduce(key, "10");
@@ -157,7 +157,7 @@ fn operators_make_buckets_full_again_and_a_crash_does_not_undo_it() {
 }
 
 #[test]
-fn mistakes_of_operators_are_named_with_their_remedies() {
+fn operator_mistakes_are_named_with_remedies() {
     let scene = Scene::start();
     let server = format!("http://{}", scene.server.address("admin"));
     for (args, code, wanted) in [
@@ -187,7 +187,7 @@ fn mistakes_of_operators_are_named_with_their_remedies() {
 }
 
 #[test]
-fn commands_over_tls_take_certificates_of_quota_servers_alone() {
+fn quota_commands_verify_the_quota_server() {
     let Some(own) = own_address() else {
         return skipped("quota::admin: the machine has no address besides loopback");
     };

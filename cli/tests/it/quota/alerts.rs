@@ -13,12 +13,12 @@ use crate::turns::{IDLE, turn};
 const FREE: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 
 #[test]
-fn alert_of_a_failing_store_fires_until_the_disk_works_again() {
+fn failing_store_alert_fires_until_disk_works() {
     let _turn = turn(IDLE);
     let place = tempfile::tempdir().unwrap();
     let data = place.path().join("data").display().to_string();
     let server = Process::start(&[&["quota", "--data", &data, "--durability", "always"], &FREE[..]].concat());
-    let test = "quota::alerts::alert_of_a_failing_store_fires_until_the_disk_works_again";
+    let test = "quota::alerts::failing_store_alert_fires_until_disk_works";
     let Some(mut alerts) = Alerts::of(test, vec![server.address("admin")]) else { return };
 
     let reduce = || send(server.address("listen"), &[b"RL.REDUCE", b"a", b"10", b"3600"]);
@@ -32,7 +32,7 @@ fn alert_of_a_failing_store_fires_until_the_disk_works_again() {
 }
 
 #[test]
-fn alert_of_a_service_without_its_store_fires_until_the_store_is_back() {
+fn missing_store_alert_fires_until_its_return() {
     let _turn = turn(IDLE);
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).display().to_string();
@@ -67,7 +67,7 @@ fn alert_of_a_service_without_its_store_fires_until_the_store_is_back() {
         })
     };
     until("the service to ask the store", || (asked() == Some(200)).then(taken).flatten());
-    let test = "quota::alerts::alert_of_a_service_without_its_store_fires_until_the_store_is_back";
+    let test = "quota::alerts::missing_store_alert_fires_until_its_return";
     let Some(mut alerts) = Alerts::of(test, vec![service.address("listen")]) else { return };
 
     store.kill_9();

@@ -60,9 +60,9 @@ fn plaintext_beyond_loopback_needs_flags_and_tokens() {
 }
 
 #[test]
-fn clients_beyond_loopback_use_tls_and_a_token() {
+fn remote_quota_clients_use_tls_and_tokens() {
     let _turn = turn(IDLE);
-    let test = "clients_beyond_loopback_use_tls_and_a_token";
+    let test = "remote_quota_clients_use_tls_and_tokens";
     let Some(own) = own_address() else {
         return skipped(&format!("{test}: the machine has no address besides loopback"));
     };
@@ -110,9 +110,9 @@ fn clients_beyond_loopback_use_tls_and_a_token() {
 }
 
 #[test]
-fn wrong_token_is_an_error_of_its_own_to_a_client_library() {
+fn wrong_token_has_its_own_library_error() {
     let _turn = turn(IDLE);
-    let test = "wrong_token_is_an_error_of_its_own_to_a_client_library";
+    let test = "wrong_token_has_its_own_library_error";
     let Some(own) = own_address() else {
         return skipped(&format!("{test}: the machine has no address besides loopback"));
     };

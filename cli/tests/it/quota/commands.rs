@@ -162,14 +162,14 @@ fn check(driver: &mut impl Driver) {
 }
 
 #[test]
-fn commands_have_their_semantics_by_a_client_library() {
+fn client_library_sees_the_documented_commands() {
     let _turn = turn(IDLE);
     let server = Server::start();
     check(&mut server.connect(""));
 }
 
 #[test]
-fn commands_have_their_semantics_by_a_client_library_in_resp3() {
+fn client_library_sees_the_commands_in_resp3() {
     let _turn = turn(IDLE);
     let server = Server::start();
     check(&mut server.connect("?protocol=resp3"));
@@ -186,7 +186,7 @@ fn commands_have_their_semantics_by_redis_cli() {
 }
 
 #[test]
-fn throttle_says_when_to_come_back_rounded_up() {
+fn throttle_rounds_its_return_time_up() {
     let _turn = turn(IDLE);
     let server = Server::start();
     let mut driver = server.connect("");
@@ -199,7 +199,7 @@ fn throttle_says_when_to_come_back_rounded_up() {
 }
 
 #[test]
-fn take_from_several_buckets_takes_from_all_or_none() {
+fn joint_take_debits_all_buckets_or_none() {
     let _turn = turn(IDLE);
     let server = Server::start();
     let mut driver = server.connect("");

@@ -19,7 +19,7 @@ fn always_grants_no_token_twice() {
 }
 
 #[test]
-fn interval_grants_at_most_the_tokens_of_one_interval_twice() {
+fn crash_grants_one_interval_twice_at_most() {
     let totals = crash("interval:100ms", Duration::from_millis(100));
     assert_eq!(totals.beyond, 0, "{totals:?}");
 }

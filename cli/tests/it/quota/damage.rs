@@ -49,17 +49,17 @@ enum Damage {
 }
 
 #[test]
-fn damage_to_data_of_a_stopped_server_grants_nothing() {
+fn damage_to_a_stopped_server_grants_nothing() {
     damage_each_file(&Data::new(false, 0));
 }
 
 #[test]
-fn damage_to_data_of_a_killed_server_grants_nothing() {
+fn damage_to_a_killed_server_grants_nothing() {
     damage_each_file(&Data::new(true, 0));
 }
 
 #[test]
-fn damage_to_tables_and_their_journals_grants_nothing() {
+fn damage_to_tables_and_journals_grants_nothing() {
     let data = Data::new(true, OTHERS);
     let root = data.directory.path().join("data");
     let tables = files(&root).filter(|path| path.to_string_lossy().contains("/tables/"));

@@ -26,8 +26,8 @@ struct Scene {
 }
 
 #[test]
-fn failed_syncs_refuse_operations_until_the_disk_works_again() {
-    let name = "failed_syncs_refuse_operations_until_the_disk_works_again";
+fn failed_syncs_refuse_until_disk_works() {
+    let name = "failed_syncs_refuse_until_disk_works";
     // Only in the thread that saves balances: it syncs the journal by fdatasync.
     let inject = "inject=fdatasync:error=EIO:when=20..30";
     let Some(mut scene) = Scene::start("always", inject, name) else { return };
@@ -37,8 +37,8 @@ fn failed_syncs_refuse_operations_until_the_disk_works_again() {
 }
 
 #[test]
-fn sync_that_hangs_makes_no_operation_wait_for_it() {
-    let name = "sync_that_hangs_makes_no_operation_wait_for_it";
+fn hanging_sync_delays_no_operation() {
+    let name = "hanging_sync_delays_no_operation";
     // Far longer than a caller's deadline, and shorter than the patience of this test: an operation
     // that waited for the sync would be granted, not refused.
     let Some(mut scene) = Scene::start("always", "inject=fdatasync:delay_enter=5s:when=20", name) else {
@@ -50,8 +50,8 @@ fn sync_that_hangs_makes_no_operation_wait_for_it() {
 }
 
 #[test]
-fn hang_under_interval_refuses_operations_before_more_than_an_interval_can_be_lost() {
-    let name = "hang_under_interval_refuses_operations_before_more_than_an_interval_can_be_lost";
+fn hang_refuses_before_losing_an_interval() {
+    let name = "hang_refuses_before_losing_an_interval";
     let Some(mut scene) = Scene::start("interval:50ms", "inject=fdatasync:delay_enter=5s:when=20", name)
     else {
         return;
@@ -61,9 +61,8 @@ fn hang_under_interval_refuses_operations_before_more_than_an_interval_can_be_lo
 }
 
 #[test]
-fn full_disk_refuses_operations_until_there_is_room() {
-    let Some(mut scene) =
-        Scene::start("always", "trace=none", "full_disk_refuses_operations_until_there_is_room")
+fn full_disk_refuses_operations_until_freed() {
+    let Some(mut scene) = Scene::start("always", "trace=none", "full_disk_refuses_operations_until_freed")
     else {
         return;
     };
@@ -76,7 +75,7 @@ fn full_disk_refuses_operations_until_there_is_room() {
 }
 
 #[test]
-fn full_disk_at_a_start_is_not_taken_for_damage() {
+fn full_disk_at_start_means_no_damage() {
     let data = tempfile::tempdir().unwrap();
     let arguments = arguments(&data.path().join("data"), &["--durability", "always"]);
     let mut server = Process::start(&arguments);

@@ -36,8 +36,8 @@ struct Recorded {
 }
 
 #[test]
-fn reply_under_always_follows_the_sync_of_its_debit() {
-    let Some(recorded) = record("always", "reply_under_always_follows_the_sync_of_its_debit") else { return };
+fn durable_reply_follows_its_debits_sync() {
+    let Some(recorded) = record("always", "durable_reply_follows_its_debits_sync") else { return };
     let taken = recorded.taken();
     assert!(taken.len() > CALLERS * TAKES / 2, "{taken:?}");
     let syncs: Vec<&Call> =
@@ -49,9 +49,9 @@ fn reply_under_always_follows_the_sync_of_its_debit() {
 }
 
 #[test]
-fn replies_under_interval_do_not_wait_for_syncs() {
+fn interval_replies_wait_for_no_sync() {
     // The reverse, which shows that the test of `always` can fail.
-    let Some(recorded) = record("interval:1s", "replies_under_interval_do_not_wait_for_syncs") else {
+    let Some(recorded) = record("interval:1s", "interval_replies_wait_for_no_sync") else {
         return;
     };
     let taken = recorded.taken();
@@ -63,8 +63,8 @@ fn replies_under_interval_do_not_wait_for_syncs() {
 }
 
 #[test]
-fn journal_cut_at_a_synced_byte_holds_every_debit_that_was_replied_to() {
-    let name = "journal_cut_at_a_synced_byte_holds_every_debit_that_was_replied_to";
+fn cut_journal_holds_every_acknowledged_debit() {
+    let name = "cut_journal_holds_every_acknowledged_debit";
     let Some(recorded) = record("always", name) else { return };
     let journal = recorded.journal();
     let syncs: Vec<&Call> =

@@ -6,7 +6,7 @@ use super::sidecars::{Fault, LEASE, MAX, SIDECARS, Sidecars};
 use crate::turns::turn;
 
 #[test]
-fn sidecars_admit_what_their_quota_has_through_restarts_stalls_and_deaths() {
+fn sidecars_share_one_quota_through_failures() {
     let _turn = turn(2_000);
     let mut sidecars = Sidecars::start();
     let stalls = Fault::StoreStalls(Duration::from_millis(60));

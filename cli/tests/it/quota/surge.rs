@@ -36,7 +36,7 @@ fn asked(store: &Server, fleet: &Fleet) -> Asked {
 }
 
 #[test]
-fn surge_of_ten_times_the_limit_reaches_the_store_at_no_more_than_the_limit() {
+fn surge_reaches_the_store_only_at_limit() {
     let _turn = turn(SURGE as u32);
     let store = Server::start();
     let url = format!("plimsoll://{}", store.address());

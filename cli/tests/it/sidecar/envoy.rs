@@ -113,7 +113,7 @@ fn caller_behind_envoy_gets_the_whole_refusal() {
 }
 
 #[test]
-fn envoy_counts_requests_for_the_tenants_and_costs_that_the_files_name() {
+fn envoy_counts_requests_by_tenant_and_cost() {
     let _turn = turn(IDLE);
     let Some((fleet, backend, envoy)) = start("envoy_counts_requests", &[]) else { return };
     let counted =
@@ -137,7 +137,7 @@ fn envoy_counts_requests_for_the_tenants_and_costs_that_the_files_name() {
 }
 
 #[test]
-fn backend_sees_withheld_refusals_and_no_forged_ones() {
+fn backend_sees_no_forged_refusals() {
     let _turn = turn(IDLE);
     let Some((fleet, backend, envoy)) = start("backend_sees", &[]) else { return };
     let forged = [("x-plimsoll-shadow", "forged"), ("x-tenant", "forged")];
@@ -156,7 +156,7 @@ fn backend_sees_withheld_refusals_and_no_forged_ones() {
 }
 
 #[test]
-fn request_that_no_rule_matches_passes_and_is_counted_as_such() {
+fn unmatched_request_passes_and_is_counted() {
     let _turn = turn(IDLE);
     let unknown = ("descriptor_value: search }", "descriptor_value: unknown }");
     let fleet = Fleet::start(POLICY, TENANTS, Some(&filled("envoy-rules.yaml", &[])), &[]);
@@ -181,7 +181,7 @@ fn call(backend: &Backend, envoy: &Envoy) -> Result<MetadataMap, Status> {
 }
 
 #[test]
-fn grpc_caller_behind_envoy_gets_a_status_that_it_backs_off_from() {
+fn grpc_caller_behind_envoy_backs_off() {
     let _turn = turn(IDLE);
     let Some((fleet, backend, envoy)) = start("grpc_caller", &[]) else { return };
     let status = until("the limit of the gRPC route", || call(&backend, &envoy).err());

@@ -87,7 +87,7 @@ fn passes(rates: &Tally) -> bool {
 }
 
 #[test]
-fn stages_and_a_kill_reach_callers_behind_envoy() {
+fn stages_and_kills_reach_envoy_callers() {
     let _turn = turn(2 * OFFERED);
     let Some(scene) = Scene::start("stages_and_a_kill", "shadow", 2_000) else { return };
     let Scene { fleet, acme, corner_shop, .. } = &scene;
@@ -121,7 +121,7 @@ fn stages_and_a_kill_reach_callers_behind_envoy() {
 }
 
 #[test]
-fn envoy_keeps_to_its_safety_bucket_while_the_sidecar_is_down() {
+fn envoy_keeps_its_safety_bucket_without_sidecar() {
     let safety = 120;
     let _turn = turn(2 * OFFERED);
     let Some(mut scene) = Scene::start("sidecar_is_down", "enforce", safety) else { return };

@@ -54,7 +54,7 @@ fn secret(path: PathBuf) -> String {
 }
 
 #[test]
-fn port_beyond_loopback_is_asked_over_tls_with_a_token_of_any_role() {
+fn tokens_of_any_role_open_remote_sidecar() {
     let Some(program) = tool("http_port", "curl") else { return };
     let Some(own) = own_address() else {
         return skipped("sidecar::http_port: this machine has only loopback addresses");
@@ -119,7 +119,7 @@ fn unix_socket_answers_without_tls_and_token() {
 
 /// Proxies copy the header fields of the original request, cookies included.
 #[test]
-fn head_with_large_cookies_is_answered_and_a_huge_one_is_431() {
+fn large_cookies_pass_unlike_huge_heads() {
     let _turn = turn(IDLE);
     let fleet = Fleet::start(&policy(0, "enforce", false), TENANTS, None, &[]);
     let ask = |bytes: usize| {

@@ -9,7 +9,7 @@ use crate::process::{Process, until};
 use crate::turns::{ALL, turn};
 
 #[test]
-fn alert_of_a_late_sidecar_fires_until_it_runs() {
+fn late_sidecar_alert_fires_until_it_runs() {
     // Next to other tests it may really be late.
     let _turn = turn(ALL);
     let free = ["--rls", "127.0.0.1:0", "--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
@@ -19,7 +19,7 @@ fn alert_of_a_late_sidecar_fires_until_it_runs() {
         let id = thread.unwrap().file_name().to_string_lossy().parse().unwrap();
         let _ = setpriority_process(Pid::from_raw(id), -10);
     }
-    let test = "sidecar::late::alert_of_a_late_sidecar_fires_until_it_runs";
+    let test = "sidecar::late::late_sidecar_alert_fires_until_it_runs";
     let Some(alerts) = Alerts::of(test, vec![sidecar.address("admin")]) else { return };
     until("the alert to fire", || {
         sidecar.signal("STOP");

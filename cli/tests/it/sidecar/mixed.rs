@@ -17,8 +17,8 @@ const SPAN: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(2);
 
 #[test]
-fn mixed_fleet_keeps_one_limit_by_weight_and_a_kill_reaches_all() {
-    let test = "mixed::mixed_fleet_keeps_one_limit_by_weight_and_a_kill_reaches_all";
+fn mixed_fleet_keeps_one_weighted_limit() {
+    let test = "mixed::mixed_fleet_keeps_one_weighted_limit";
     let Some((envoy, nginx)) = tool(test, "envoy").zip(tool(test, "nginx")) else { return };
     let _turn = turn(OFFERED);
     let mut fleet = Mixed::start(LIMIT, &envoy, &nginx);

@@ -62,8 +62,8 @@ fn requests_and_refusals_pass_through_nginx() {
 }
 
 #[test]
-fn nginx_goes_through_all_stages_and_survives_the_sidecar() {
-    let Some(nginx) = tool("nginx::nginx_goes_through_all_stages_and_survives_the_sidecar", "nginx") else {
+fn nginx_follows_all_stages_and_outlives_sidecar() {
+    let Some(nginx) = tool("nginx::nginx_follows_all_stages_and_outlives_sidecar", "nginx") else {
         return;
     };
     let _turn = turn(OFFERED);

@@ -31,10 +31,12 @@ fn python() -> Command {
 }
 
 #[test]
-fn caller_in_python_is_allowed_refused_and_passes_without_a_sidecar() {
+fn python_caller_needs_no_sidecar() {
     let imports = ["-c", "import grpc, envoy.service.ratelimit.v3.rls_pb2_grpc"];
     if !python().args(imports).output().is_ok_and(|ended| ended.status.success()) {
-        skipped("sidecar::caller_in_python: python3 with grpcio and xds-protos is not installed");
+        skipped(
+            "sidecar::python_caller_needs_no_sidecar: python3 with grpcio and xds-protos is not installed",
+        );
         return;
     }
     let _turn = turn(IDLE);

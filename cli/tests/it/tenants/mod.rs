@@ -24,11 +24,11 @@ fn random_names_get_the_limit(kind: Limiter) {
 }
 
 #[test]
-fn random_names_get_the_limit_of_a_service() {
+fn service_limits_random_names() {
     random_names_get_the_limit(Limiter::Middleware);
 }
 
 #[test]
-fn random_names_get_the_limit_of_a_sidecar() {
+fn sidecar_limits_random_names() {
     random_names_get_the_limit(Limiter::Sidecar);
 }

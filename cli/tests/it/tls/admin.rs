@@ -93,7 +93,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn operators_use_an_admin_port_beyond_loopback_by_the_role_of_their_token() {
+fn operators_use_remote_admin_ports_by_role() {
     let _turn = turn(IDLE);
     let Some(remote) = Remote::start() else {
         return skipped(

@@ -19,7 +19,7 @@ use crate::turns::{IDLE, turn};
 const TOKENS: &str = "alice viewer sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n";
 
 #[test]
-fn alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them() {
+fn trust_alerts_fire_and_are_resolved() {
     let _turn = turn(IDLE);
     let (files, authority) = (Files::new(), Authority::new(DOMAIN));
     let tokens = files.path("tokens");
@@ -32,7 +32,7 @@ fn alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them() {
     until("the aggregator to connect", || {
         (metric(&metrics(&bottom, "admin"), "plimsoll_uplink_connected", "") == 1.0).then_some(())
     });
-    let test = "tls::alerts::alerts_of_trust_fire_on_their_faults_and_are_resolved_after_them";
+    let test = "tls::alerts::trust_alerts_fire_and_are_resolved";
     let pages = vec![top.address("admin"), bottom.address("admin")];
     let Some(mut alerts) = Alerts::of(test, pages) else { return };
 

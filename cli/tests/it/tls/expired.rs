@@ -22,7 +22,7 @@ fn is_connected(service: &Process) -> bool {
 }
 
 #[test]
-fn service_with_an_expired_certificate_decides_by_what_it_holds_until_the_certificate_is_renewed() {
+fn service_with_expired_certificate_keeps_deciding() {
     let _turn = turn(IDLE);
     let (files, authority) = (Files::new(), Authority::new(DOMAIN));
     let of_controller = files.issue("controller", &authority, controller());

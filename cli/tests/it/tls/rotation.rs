@@ -100,7 +100,7 @@ fn until_used(processes: &[&Process], generation: u64) {
 }
 
 #[test]
-fn rotation_of_certificates_and_authorities_loses_no_stream_and_delays_no_request() {
+fn certificate_rotation_loses_no_stream_or_request() {
     let _turn = turn(OFFERED);
     let files = Files::new();
     let (mut ca, mut trusted) = authority(&files, "ca");

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_key_is_evicted_after_a_minute_and_sooner_when_crowded() {
+    fn idle_key_leaves_sooner_when_crowded() {
         assert_eq!(evicted(8, &[1, 0, 1], &[], 70, &[]), [(1, 61)]);
         assert_eq!(evicted(8, &[1, 0, 1, 1, 1, 1], &[], 70, &[]), [(1, 61)], "3/4 is not more than 3/4");
         assert_eq!(evicted(8, &[1, 0, 1, 1, 1, 1, 1], &[], 70, &[]), [(1, 11)]);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn full_table_evicts_for_names_at_least_twice_as_frequent() {
+    fn full_table_evicts_for_twice_the_frequency() {
         let rates: Vec<u64> = (1..=32).rev().collect();
         for (waiting, expected) in [
             (&[][..], &[][..]),
@@ -169,12 +169,12 @@ mod tests {
     }
 
     #[test]
-    fn waiting_names_do_not_displace_a_frequent_key() {
+    fn waiting_names_displace_no_frequent_key() {
         assert_eq!(evicted(4, &[2_000; 4], &[], 40, &[4_095; 100]), []);
     }
 
     #[test]
-    fn key_is_measured_for_a_second_before_it_is_compared() {
+    fn key_is_measured_before_comparison() {
         assert_eq!(evicted(2, &[1, 1], &[], 1, &[4_095; 9]), []);
         assert_eq!(evicted(2, &[1, 1], &[], 2, &[4_095; 9]), [(0, 2)]);
     }

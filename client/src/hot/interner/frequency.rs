@@ -51,7 +51,7 @@ mod tests {
     const HASH: u64 = 0x9E37_79B9_7F4A_7C15;
 
     #[test]
-    fn counts_run_between_the_rate_and_twice_the_rate() {
+    fn counted_frequency_stays_below_twice_the_rate() {
         let sketch = Sketch::new(10_000);
         for second in 0..10 {
             let counts: Vec<u32> = (0..100).map(|_| sketch.add(HASH, 1)).collect();

@@ -44,7 +44,7 @@ fn loom_concurrent_inserts_of_one_name_agree() {
 }
 
 #[test]
-fn loom_concurrent_inserts_of_two_names_get_two_ids() {
+fn loom_two_names_get_two_ids() {
     loom::model(|| {
         let names = names();
         let other = Arc::clone(&names);
@@ -59,7 +59,7 @@ fn loom_concurrent_inserts_of_two_names_get_two_ids() {
 }
 
 #[test]
-fn loom_lookup_that_finds_a_name_sees_its_id() {
+fn loom_found_name_shows_its_id() {
     loom::model(|| {
         let names = names();
         names.intern(0, "a");
@@ -74,7 +74,7 @@ fn loom_lookup_that_finds_a_name_sees_its_id() {
 }
 
 #[test]
-fn loom_tombstoned_name_is_revived_with_its_id() {
+fn loom_revived_name_keeps_its_id() {
     loom::model(|| {
         let names = names();
         names.intern(0, "a");
@@ -88,7 +88,7 @@ fn loom_tombstoned_name_is_revived_with_its_id() {
 }
 
 #[test]
-fn loom_id_is_revived_or_reused_but_not_both() {
+fn loom_id_is_revived_or_reused() {
     loom::model(|| {
         let names = names();
         names.intern(0, "a");

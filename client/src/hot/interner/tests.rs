@@ -67,7 +67,7 @@ fn ids_are_bounded() {
 }
 
 #[test]
-fn requests_wait_for_room_in_the_log_but_handles_do_not() {
+fn requests_await_log_room_but_handles_proceed() {
     let names = Interner::new(100_000, 7);
     let (mut entered, longest) = (0, "x".repeat(NAME_BYTES_MAX - 5));
     while let Lookup::Found(_) = names.look_up(0, &format!("{longest}{entered:05}")) {
@@ -118,7 +118,7 @@ fn pinned_name_is_not_tombstoned() {
 }
 
 #[test]
-fn tombstoned_name_is_revived_until_its_id_is_reused() {
+fn tombstoned_name_revives_until_its_id_moves() {
     let names = Interner::new(2, 7);
     assert_eq!(found(&names, 0, "a"), 0);
     assert!(names.tombstone(0) && is_tombstone(&names, 0));
@@ -189,7 +189,7 @@ proptest! {
     /// last reading. Only a released id gets another name, a name keeps its id until then, the number of free
     /// ids is exact, and the log has every change.
     #[test]
-    fn name_keeps_one_id_until_it_is_reused(steps in prop::collection::vec(step(), 1..400)) {
+    fn name_keeps_its_id_until_reuse(steps in prop::collection::vec(step(), 1..400)) {
         const IDS: usize = 12;
         let names = Interner::new(IDS, 7);
         let name = |n: usize| "abcdefgh-".repeat(n / 3 + 1) + &n.to_string();

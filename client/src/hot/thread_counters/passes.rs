@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_of_all_threads_are_counted_also_without_a_slot() {
+    fn passes_count_even_without_a_slot() {
         for slots in [0, 1, 64] {
             let passes = Passes::new(slots);
             std::thread::scope(|scope| {

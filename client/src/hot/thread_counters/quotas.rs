@@ -64,7 +64,7 @@ mod tests {
     use crate::hot::thread_counters::{Outcome, ThreadCounters};
 
     #[test]
-    fn outcomes_of_quotas_are_columns_of_their_own_beside_the_decision() {
+    fn quota_outcomes_have_their_own_columns() {
         let counters = ThreadCounters::new(2, 1);
         assert!(counters.quotas.cells.get().is_none(), "nothing is allocated before the first count");
         counters.current_thread().add(0, Outcome::Admitted, 7);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_of_a_quota_is_never_read_without_its_decision() {
+    fn quota_refusal_is_read_with_its_decision() {
         let counters = ThreadCounters::new(1, 2);
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lowest_free_slot_is_taken_and_reused_after_release() {
+    fn lowest_free_slot_is_reused() {
         let slots = ThreadSlots::new();
         let all: Vec<_> = (0..THREAD_SLOTS_MAX).map(|_| slots.take().unwrap()).collect();
         assert_eq!(all, (0..THREAD_SLOTS_MAX).collect::<Vec<_>>());

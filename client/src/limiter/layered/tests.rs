@@ -57,7 +57,7 @@ fn tally(limiter: &Limiter, bucket: &str) -> [u64; 5] {
 }
 
 #[tokio::test]
-async fn quota_refuses_until_its_reset_and_then_from_memory_before_the_coin() {
+async fn used_up_quota_refuses_until_its_reset() {
     let plane = plane(3);
     let limiter = plane.limiter();
     for _ in 0..3 {
@@ -81,7 +81,7 @@ async fn quota_refuses_until_its_reset_and_then_from_memory_before_the_coin() {
 }
 
 #[tokio::test]
-async fn request_that_the_coin_refuses_is_not_asked_and_takes_no_token() {
+async fn coin_refusal_takes_no_quota_token() {
     let plane = plane(1);
     plane.refuse("api", Reason::ClusterOverload).unwrap();
     let limiter = plane.limiter();
@@ -119,7 +119,7 @@ async fn shadow_and_kill_debit_admit_and_count() {
 }
 
 #[tokio::test]
-async fn refusal_of_the_coin_that_is_withheld_is_debited_and_is_none_of_the_quota() {
+async fn withheld_coin_refusal_is_debited() {
     let plane = plane(2);
     plane.refuse("api", Reason::ClusterOverload).unwrap();
     plane.shadow("api", true).unwrap();
@@ -134,7 +134,7 @@ async fn refusal_of_the_coin_that_is_withheld_is_debited_and_is_none_of_the_quot
 }
 
 #[tokio::test]
-async fn store_that_fails_leaves_the_policy_of_the_quota() {
+async fn failing_store_leaves_the_quotas_policy() {
     for (policy, admitted) in
         [(OnStoreError::Allow, 500), (OnStoreError::Deny, 0), (OnStoreError::AllowBounded, 10)]
     {
@@ -159,7 +159,7 @@ async fn store_that_fails_leaves_the_policy_of_the_quota() {
 }
 
 #[tokio::test]
-async fn cost_is_taken_as_a_whole_and_a_check_takes_nothing() {
+async fn checks_take_nothing_and_costs_are_whole() {
     let plane = plane(10);
     let limiter = plane.limiter();
     let ask = async |cost| limiter.explain(&request("api", "acme", cost)).await;
@@ -188,7 +188,7 @@ async fn names_and_handles_are_one_tenant() {
 }
 
 #[test]
-fn check_applies_quotas_in_memory_and_is_a_named_problem() {
+fn check_applies_remembered_quotas() {
     for (policy, lease, admitted) in [
         (OnStoreError::Allow, 1, 9),
         (OnStoreError::Deny, 1, 0),
@@ -211,7 +211,7 @@ fn check_applies_quotas_in_memory_and_is_a_named_problem() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_of_a_background_job_outlasts_its_quota() {
+async fn background_job_outwaits_its_quota() {
     let plane = plane(1);
     let limiter = plane.limiter();
     let job = |within| Request::new("api", "acme").within(within);
@@ -227,7 +227,7 @@ async fn wait_of_a_background_job_outlasts_its_quota() {
 }
 
 #[tokio::test]
-async fn tenant_without_room_in_the_table_has_a_quota_of_its_own() {
+async fn tenant_without_room_has_its_own_quota() {
     let plane = plane(1);
     let limiter = plane.limiter();
     for tenant in 0..2 * crate::testing::KEYS_MAX {
@@ -241,7 +241,7 @@ async fn tenant_without_room_in_the_table_has_a_quota_of_its_own() {
 }
 
 #[tokio::test]
-async fn several_keys_are_debited_together_or_not_at_all() {
+async fn several_keys_are_debited_all_or_none() {
     let plane = plane(3);
     plane.quota("other", 1, HOUR).unwrap();
     let limiter = plane.limiter();
@@ -264,7 +264,7 @@ async fn several_keys_are_debited_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn key_in_shadow_is_debited_by_itself_and_refuses_nothing() {
+async fn shadow_key_is_debited_without_refusing() {
     let plane = plane(3);
     plane.quota("watched", 1, HOUR).unwrap();
     plane.shadow("watched", true).unwrap();
@@ -285,7 +285,7 @@ async fn key_in_shadow_is_debited_by_itself_and_refuses_nothing() {
 }
 
 #[tokio::test]
-async fn one_key_and_keys_without_quotas_are_decided_as_without_them() {
+async fn keys_without_quotas_are_unaffected() {
     let plane = plane(1);
     let limiter = plane.limiter();
     assert_eq!(together(&limiter, &[request("api", "acme", 1)]).await, [Decided::ADMITTED]);
@@ -300,7 +300,7 @@ async fn one_key_and_keys_without_quotas_are_decided_as_without_them() {
 }
 
 #[tokio::test]
-async fn cancelled_request_is_spent_and_counts_as_admitted() {
+async fn cancelled_request_is_spent_as_admitted() {
     let plane = plane(1);
     let limiter = plane.limiter();
     plane.hold_quota_store(true);
@@ -325,7 +325,7 @@ async fn quotas_without_a_store_are_not_enforced() {
 }
 
 #[tokio::test]
-async fn keys_whose_refusals_are_not_carried_out_wait_for_the_store_together() {
+async fn keys_with_withheld_refusals_ask_together() {
     let plane = plane(2);
     plane.quota("web", 2, HOUR).unwrap();
     for bucket in ["api", "web"] {

@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_name_the_kind_of_the_store_and_its_hosts() {
+    fn store_address_names_kind_and_hosts() {
         let of = |url: &str| {
             let store = QuotaStore::new(url).unwrap();
             assert_eq!(store.to_string(), url);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_addresses_are_rejected_with_the_fault_and_the_forms() {
+    fn malformed_store_address_error_lists_forms() {
         for (url, fault) in [
             ("quota:9049", "no scheme"),
             ("http://quota", "scheme is unknown"),
@@ -301,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn credentials_in_an_address_are_rejected_and_never_repeated() {
+    fn address_credentials_are_never_repeated() {
         let error = QuotaStore::new("redis://shop:secret@a:6379").unwrap_err().to_string();
         assert!(error.contains("password_file") && error.contains("redis://a:6379"), "{error}");
         assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]
-    fn password_is_read_from_its_file_without_the_line_break() {
+    fn password_loses_its_files_line_break() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("password");
         let store = QuotaStore::new("redis://a").unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn timeout_out_of_range_is_rejected_with_the_range() {
+    fn timeout_error_names_the_range() {
         let check = |timeout| QuotaStore::new("redis://a").unwrap().timeout(timeout).check();
         for timeout in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(11)] {
             let error = check(timeout).unwrap_err().to_string();
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn file_of_authorities_without_a_certificate_is_rejected() {
+    fn authority_file_needs_a_certificate() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.crt");
         let store = QuotaStore::new("redis://a").unwrap().ca(&path);

@@ -52,7 +52,7 @@ const OVERLOAD: Option<Reason> = Some(Reason::ClusterOverload);
 const GUARD: Option<Reason> = Some(Reason::BurstGuard);
 
 #[test]
-fn refusal_is_carried_out_or_withheld_with_the_reason_and_counted_alike() {
+fn explained_refusal_is_always_counted() {
     for (word, tokens, cost, expected) in [
         (word(1.0), None, 1, OVERLOAD),
         (word(1.0), None, 7, OVERLOAD),
@@ -85,7 +85,7 @@ fn refusal_is_carried_out_or_withheld_with_the_reason_and_counted_alike() {
 }
 
 #[test]
-fn request_without_a_cost_is_answered_and_leaves_no_trace() {
+fn request_without_cost_leaves_no_trace() {
     let (limiter, mut subscription) = with_keys(64, 7);
     direct_by(&limiter, "all", word(1.0).enforced(true), None);
     direct_by(&limiter, "watched", word(1.0), None);
@@ -118,7 +118,7 @@ fn subscription_free_counts(limiter: &Limiter) -> u32 {
 }
 
 #[test]
-fn of_several_keys_only_those_that_refuse_by_themselves_say_so() {
+fn only_keys_that_refuse_say_so() {
     let limiter = limiter();
     direct_by(&limiter, "all", word(1.0).enforced(true), None);
     direct_by(&limiter, "most", word(0.999_999_9).enforced(true), None);
@@ -177,7 +177,7 @@ fn counts_if_valid(limiter: &Limiter, bucket: &str) -> Counts {
 }
 
 #[test]
-fn bucket_that_was_never_named_has_no_preview_no_limit_and_no_responses() {
+fn unnamed_bucket_has_no_preview() {
     let limiter = limiter();
     let response = ObservedResponse::status(200).took(Duration::from_millis(7));
     assert_eq!((limiter.peek(&key("b", "acme", 1)), limiter.limit("b")), (Peek::default(), None));
@@ -226,7 +226,7 @@ fn directed() -> impl Strategy<Value = Directed> {
 
 proptest! {
     #[test]
-    fn every_request_is_counted_for_all_its_keys_and_pays_for_all_or_none(
+    fn request_pays_for_all_keys_or_none(
         directives in prop::array::uniform4(directed()),
         requests in prop::collection::vec(prop::collection::vec((0..4_usize, 0..12_u32), 1..6), 1..40),
     ) {

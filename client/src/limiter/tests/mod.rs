@@ -102,7 +102,7 @@ fn peek_changes_nothing() {
 }
 
 #[test]
-fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
+fn request_names_leave_room_for_declared_buckets() {
     for keys_max in [64, 2_000, 20_000] {
         let (limiter, mut subscription) = with_keys(keys_max, 7);
         for number in 0..3_000 {
@@ -125,7 +125,7 @@ fn declared_bucket_has_room_after_any_number_of_names_in_requests() {
 }
 
 #[test]
-fn full_table_names_the_setting_and_its_value() {
+fn full_table_names_its_setting() {
     for (keys_max, buckets_max, setting, max) in [(1_000, 4, "buckets_max", 4), (3, 100, "keys_max", 3)] {
         let builder = Limiter::builder("shop").keys_max(keys_max).buckets_max(buckets_max);
         let (limiter, _feed) = builder.build_detached().unwrap();
@@ -142,7 +142,7 @@ fn full_table_names_the_setting_and_its_value() {
 }
 
 #[test]
-fn bucket_of_a_request_without_room_is_a_problem_once() {
+fn bucket_without_room_is_one_problem() {
     let (limiter, _feed) = Limiter::builder("shop").buckets_max(4).build_detached().unwrap();
     (0..4).for_each(|number| drop(limiter.bucket(&format!("b{number}")).unwrap()));
     for name in ["late", "later", "bad name"] {
@@ -159,7 +159,7 @@ fn bucket_of_a_request_without_room_is_a_problem_once() {
 
 /// A service may log its state with `{:?}`: on the way of a request that would be a pause, and a leak.
 #[test]
-fn debug_output_is_short_and_without_the_draw_key() {
+fn debug_output_hides_the_draw_key() {
     let (limiter, feed) = Limiter::builder("shop").build_detached().unwrap();
     let bucket = limiter.bucket("checkout").unwrap();
     let key = bucket.key("acme");
@@ -173,7 +173,7 @@ fn debug_output_is_short_and_without_the_draw_key() {
 }
 
 #[test]
-fn each_text_is_a_tenant_of_its_own() {
+fn each_text_is_its_own_tenant() {
     let limiter = limiter();
     let bucket = limiter.bucket("checkout").unwrap();
     let long = "x".repeat(129);

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn waiter_asks_at_once_where_the_coin_refuses_nothing() {
+    fn waiter_asks_immediately_without_refusals() {
         for outlook in [
             OPEN,
             Outlook { is_enforced: false, ..REFUSING },
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_of_a_refusing_key_are_apart_by_the_least_rate() {
+    fn attempts_are_spaced_by_the_least_rate() {
         for (cost, ratio, expected) in [(1, 0.5, 250), (4, 0.5, 1_000), (1_000, 0.5, 2_000), (1, 1.0, 2_000)]
         {
             let outlook = Outlook { ratio, ..OPEN };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_guard_delays_an_attempt_by_one_interval_at_most() {
+    fn empty_guard_delays_by_one_interval() {
         let empty = Outlook { has_tokens: false, ..OPEN };
         let mut pace = Pace::default();
         pace.on_asked(at(10_000), 1, 0.0, false);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_may_add_a_tenth_to_a_flood_of_the_same_key() {
+    fn attempts_add_at_most_a_tenth() {
         let mut pace = Pace::default();
         let (mut asked, mut now) = (0_u64, at(0));
         while now < at(20_000) {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_ask_about_as_often_as_they_are_admitted() {
+    fn waiters_ask_as_often_as_admitted() {
         for allowed in [10.0, 100.0, 1_000.0] {
             let ratio = attempts_per_admission(allowed);
             assert!(ratio < 1.5, "{ratio} attempts for each of {allowed}/s");
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn looks_are_in_the_future_and_never_far(
+        fn next_look_is_later_but_soon(
             steps in prop::collection::vec((0..5_000u64, 1..20_000u32, 0.0..=1.0f64, any::<bool>(), any::<u64>()), 1..60),
         ) {
             let (mut pace, mut now) = (Pace::default(), at(1));

@@ -85,7 +85,7 @@ impl Fixture {
 }
 
 #[tokio::test(start_paused = true)]
-async fn request_is_admitted_at_once_where_nothing_is_refused() {
+async fn unrefused_request_never_waits() {
     let guarded = word(0.0).guarded(true);
     for (word, name) in [
         (DirectiveWord::NOTHING, "no directive"),
@@ -109,7 +109,7 @@ async fn request_is_admitted_at_once_where_nothing_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wait_ends_with_the_last_refusal_at_its_deadline() {
+async fn wait_ends_at_its_deadline_with_refusal() {
     for (word, reason) in [
         (word(1.0), Reason::ClusterOverload),
         (word(1.0).at_tenant_limit(true), Reason::TenantLimit),
@@ -132,7 +132,7 @@ async fn wait_ends_with_the_last_refusal_at_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_of_a_key_are_admitted_in_order_as_the_guard_is_refilled() {
+async fn waiters_are_admitted_in_order() {
     let fixture = Fixture::new(word(0.0).guarded(true));
     fixture.fill(0.0);
     let (tasks, order) = fixture.start(20, MINUTE).await;
@@ -154,7 +154,7 @@ async fn waiters_of_a_key_are_admitted_in_order_as_the_guard_is_refilled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_wait_gives_its_place_to_the_next_and_loses_no_admission() {
+async fn dropped_wait_passes_its_place_on() {
     let fixture = Fixture::new(word(0.0).guarded(true));
     fixture.fill(0.0);
     let (mut tasks, order) = fixture.start(10, MINUTE).await;
@@ -191,7 +191,7 @@ async fn all_waiters_pass_when_refusals_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiter_beyond_the_bound_is_refused_at_once_and_not_counted_as_offered() {
+async fn surplus_waiter_is_refused_uncounted() {
     let fixture = Fixture::new(word(1.0));
     let (tasks, _) = fixture.start(WAITERS_MAX, MINUTE).await;
     let (begun, offered) = (Instant::now(), fixture.counts().offered);
@@ -226,7 +226,7 @@ async fn cost_waits_for_all_its_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_wait_apart_and_paces_of_keys_without_waiters_are_bounded() {
+async fn keys_wait_apart_with_bounded_paces() {
     let fixture = Fixture::new(word(1.0));
     let blocked = tokio::spawn(fixture.wait(1, MINUTE));
     tokio::task::yield_now().await;

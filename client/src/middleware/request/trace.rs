@@ -19,7 +19,7 @@ mod tests {
     use http::{HeaderValue, Request};
 
     #[test]
-    fn request_belongs_to_the_trace_of_its_only_header() {
+    fn only_a_single_trace_header_counts() {
         const ONE: &[u8] = b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         const OTHER: &[u8] = b"00-00000000000000000000000000000001-00f067aa0ba902b7-01";
         type Headers<'a> = &'a [(&'a str, &'a [u8])];

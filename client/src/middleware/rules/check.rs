@@ -89,7 +89,7 @@ mod tests {
     use http::Method;
 
     #[test]
-    fn rule_that_could_never_apply_is_an_error_with_its_remedy() {
+    fn inapplicable_rule_error_has_a_remedy() {
         let a = || Rule::bucket("a");
         let none: [Method; 0] = [];
         for (rules, expected) in [
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_a_list_has_the_index_of_its_rule() {
+    fn every_list_fault_has_its_rule_index() {
         let a = || Rule::bucket("a");
         let rules = [
             Rule::otherwise("rest"),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn earlier_rule_makes_a_later_one_unreachable_only_if_it_covers_all_its_conditions() {
+    fn only_covering_rules_make_others_unreachable() {
         let (get, both) = ([Method::GET], [Method::GET, Method::PUT]);
         let rule = || Rule::bucket("a");
         for (earlier, later, is_reachable) in [

@@ -178,7 +178,7 @@ mod tests {
 
     /// As in axum, a route is compared with the path as it is sent.
     #[test]
-    fn escape_of_a_pattern_is_compared_as_it_is_sent_and_decoded() {
+    fn pattern_escapes_match_raw_and_decoded() {
         for (kind, text, suffix) in [
             (Kind::Exact, "/caf%C3%A9", ""),
             (Kind::Prefix, "/caf%C3%A9", "/a"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_covers_another_that_matches_no_other_path() {
+    fn pattern_covers_when_no_path_escapes_it() {
         use Kind::{Exact, Prefix, Template};
         for (one, other, expected) in [
             ((Prefix, "/"), (Prefix, "/a"), true),
@@ -236,7 +236,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn covered_pattern_matches_nothing_that_the_covering_one_does_not(
+        fn covered_pattern_matches_no_other_path(
             one in any_pattern(), other in any_pattern(), is_decoded: bool,
             paths in proptest::collection::vec("(/|a|b|/a|/b|%61){0,5}", 20)
         ) {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn path_is_read_after_steps_in_any_order() {
+    fn reading_steps_apply_in_any_order() {
         for (path, expected) in [
             ("/a.b/c..d", &["/a.b/c..d"][..]),
             ("*", &["*"]),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn stripped_path_is_read_with_the_whole_one() {
+    fn stripped_path_is_read_beside_the_whole() {
         for (path, whole, expected) in [
             ("/b", "/a/b", &["/b of /a/b"][..]),
             ("/%62", "/a/%62", &["/%62 of /a/%62", "/b of /a/b"]),

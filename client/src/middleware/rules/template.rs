@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn template_that_axum_does_not_take_is_rejected_with_its_fault() {
+    fn template_foreign_to_axum_is_rejected() {
         let many = "/{a}".repeat(PARAMS_MAX + 1);
         for (bad, fault) in [
             ("", PathFault::NoSlash),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn template_covers_another_that_matches_no_other_path() {
+    fn template_covers_when_no_path_escapes_it() {
         for (covering, covered, uncovered) in [
             ("/{a}", &["/x", "/{b}", "/x{b}"][..], &["/", "/{*r}", "/a/b", "/{a}/"][..]),
             ("/x{a}", &["/xy", "/xy{b}"], &["/x", "/{b}", "/y{a}"]),
@@ -313,7 +313,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn template_is_taken_and_matches_as_in_axum(
+        fn template_matches_as_in_axum(
             text in text(), paths in proptest::collection::vec(path(), 8), value in "[ab/]{0,3}"
         ) {
             // A literal star at the end was the syntax of prefixes.
@@ -330,7 +330,7 @@ mod tests {
         }
 
         #[test]
-        fn covered_template_matches_nothing_that_the_covering_one_does_not(
+        fn covered_template_matches_no_other_path(
             one in text(), other in text(), paths in proptest::collection::vec(path(), 8), value in "[ab/]{0,3}"
         ) {
             let (Ok(one), Ok(covered)) = (Template::parse(&one), Template::parse(&other)) else { return Ok(()) };

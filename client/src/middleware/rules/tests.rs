@@ -65,14 +65,14 @@ fn rule_without_conditions_matches_the_rest() {
 }
 
 #[test]
-fn rule_for_the_rest_is_last_wherever_it_is_listed() {
+fn catch_all_rule_is_always_last() {
     let rules = rules([Rule::otherwise("rest"), Rule::bucket("cart").path("/cart")]).unwrap();
     assert_eq!(applies(&rules, Method::GET, "/cart"), Some(0));
     assert_eq!(applies(&rules, Method::GET, "/carts"), Some(1));
 }
 
 #[test]
-fn request_is_unlimited_only_by_every_reading_of_its_path() {
+fn unlimited_path_is_unlimited_by_every_reading() {
     let rules = rules([
         Rule::unlimited().prefix("/static"),
         Rule::unlimited().path("/healthz"),
@@ -150,7 +150,7 @@ fn every_spelling_meets_rules_of_every_kind() {
 }
 
 #[test]
-fn path_beyond_bounds_meets_the_first_limited_rule() {
+fn oversized_path_meets_a_limited_rule() {
     let rules = rules([
         Rule::unlimited().prefix("/static"),
         Rule::bucket("write").prefix("/admin").methods([Method::PUT]),
@@ -181,7 +181,7 @@ fn case_of_letters_matters_unless_ignored() {
 }
 
 #[test]
-fn request_that_passes_is_counted_by_its_reason() {
+fn passing_request_counts_by_its_reason() {
     let rules = rules([Rule::unlimited().path("/healthz"), Rule::bucket("cart").path("/cart")]).unwrap();
     let preflight = |request: http::request::Builder| {
         request
@@ -263,7 +263,7 @@ fn function_names_what_a_request_counts_for() {
 }
 
 #[test]
-fn error_of_a_list_prints_its_text_and_names_the_rule() {
+fn list_error_prints_text_and_rule() {
     let error = rules([Rule::bucket("a").path("/a"), Rule::bucket("no name")]).unwrap_err();
     assert!(matches!(&error, RulesError::Bucket { source: BucketError::Name { .. }, .. }));
     assert_eq!(format!("{error:?}"), error.to_string());

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn address_is_read_with_or_without_a_port() {
+    fn address_needs_no_port() {
         for (text, expected) in [
             ("192.0.2.7", Some("192.0.2.7")),
             ("192.0.2.7:0", Some("192.0.2.7")),

@@ -28,7 +28,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn address_is_counted_from_the_right_and_no_further_than_there_are_proxies() {
+    fn forwarded_address_is_counted_from_the_right() {
         for (hops, values, expected) in [
             (1, &["192.0.2.1"][..], "192.0.2.1"),
             (1, &["6.6.6.6, 192.0.2.1"], "192.0.2.1"),

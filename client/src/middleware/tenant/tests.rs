@@ -37,7 +37,7 @@ fn header_counts_only_with_one_valid_value() {
 }
 
 #[test]
-fn tenant_comes_from_verified_claims_and_not_from_a_header() {
+fn tenant_follows_claims_and_never_headers() {
     #[derive(Clone)]
     struct Claims(Option<String>);
     let tenant = Tenant::extension(|claims: &Claims| claims.0.as_deref());
@@ -50,7 +50,7 @@ fn tenant_comes_from_verified_claims_and_not_from_a_header() {
 }
 
 #[test]
-fn tenant_may_be_constant_or_read_by_a_function() {
+fn tenant_may_be_constant_or_computed() {
     let headers = [("x-tenant", "acme")];
     assert_eq!(tenant_of(&Tenant::default(), &headers), "default");
     assert_eq!(tenant_of(&Tenant::constant("batch").unwrap(), &headers), "batch");
@@ -63,7 +63,7 @@ fn tenant_may_be_constant_or_read_by_a_function() {
 }
 
 #[test]
-fn function_may_return_a_name_of_its_own() {
+fn tenant_function_may_return_its_own_name() {
     let accounts: HashMap<&str, Arc<str>> = HashMap::from([("7", "acme".into())]);
     let strings: HashMap<&str, String> = HashMap::from([("7", "acme".to_owned())]);
     let account = |request: Head<'_>| request.header("x-account").map(str::to_owned);

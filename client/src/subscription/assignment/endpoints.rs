@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn several_addresses_become_a_sorted_list_in_one_spelling() {
+    fn addresses_become_one_sorted_list() {
         let of = |given: &[&'static str]| Addresses::of(given).unwrap().aggregators;
         assert!(matches!(of(&["http://a:7410"]), Aggregators::One(name) if &*name == "a:7410"));
         assert!(matches!(of(&[]), Aggregators::None));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_one_scheme_are_those_of_another() {
+    fn endpoints_are_equal_under_any_scheme() {
         let (https, endpoints) = names_of(&["https://B:7410", "https://a:7410/"]);
         assert_eq!(https, Scheme::Https);
         assert_eq!(names_of(&["HTTP://a:7410", "http://b:7410"]), (Scheme::Http, endpoints));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn address_is_dropped_after_it_was_missing_from_three_answers_in_a_row() {
+    fn address_is_dropped_after_three_absences() {
         let mut held = Resolved::default();
         answered(&mut held, &["10.0.0.1:7410", "10.0.0.2:7410"]);
         for _ in 0..10 {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn two_address_families_are_one_aggregator_and_the_cut_of_too_many_is_the_same_in_any_order() {
+    fn both_address_families_name_one_aggregator() {
         let mut held = Resolved::default();
         assert_eq!(answered(&mut held, &["[fd00::1]:7410", "10.0.0.1:7410"]), ["10.0.0.1:7410"]);
         assert_eq!(answered(&mut Resolved::default(), &["[fd00::1]:7410"]), ["[fd00::1]:7410"]);

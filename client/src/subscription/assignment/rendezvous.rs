@@ -46,7 +46,7 @@ mod tests {
     /// The homes are part of the protocol (`docs/guides/several-aggregators.md`). These were computed by
     /// other means than this code.
     #[test]
-    fn home_is_the_one_that_the_protocol_defines() {
+    fn home_is_as_the_protocol_defines() {
         let endpoints = ["a:7410", "b:7410", "c:7410"].map(ToOwned::to_owned);
         for (bucket, home) in
             [("checkout", 'c'), ("search", 'b'), ("api/users", 'a'), ("orders", 'a'), ("login", 'c')]
@@ -71,14 +71,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn home_does_not_depend_on_the_order_of_endpoints(
+        fn home_ignores_the_endpoint_order(
             bucket in "[a-z]{1,12}", endpoints in Just(names(12)).prop_shuffle(),
         ) {
             prop_assert_eq!(home_of(&bucket, &endpoints), home_of(&bucket, &names(12)));
         }
 
         #[test]
-        fn only_the_buckets_of_an_endpoint_that_leaves_get_another_home(
+        fn only_buckets_of_a_lost_endpoint_move(
             buckets in prop::collection::vec("[a-z/]{1,12}", 1..50), count in 2..20usize, gone in any::<prop::sample::Index>(),
         ) {
             let all = names(count);

@@ -90,7 +90,7 @@ fn seconds(s: u64) -> Duration {
 }
 
 #[test]
-fn lost_aggregator_keeps_its_buckets_for_the_failover_delay_and_then_only_they_move() {
+fn buckets_move_after_the_failover_delay() {
     let mut client = Client::new(3);
     let before = client.owners();
     client.lose(1);
@@ -108,7 +108,7 @@ fn lost_aggregator_keeps_its_buckets_for_the_failover_delay_and_then_only_they_m
 }
 
 #[test]
-fn aggregator_that_returns_within_the_failover_delay_keeps_its_buckets() {
+fn quickly_returning_aggregator_keeps_its_buckets() {
     let mut client = Client::new(3);
     let before = client.owners();
     client.lose(1);
@@ -119,7 +119,7 @@ fn aggregator_that_returns_within_the_failover_delay_keeps_its_buckets() {
 }
 
 #[test]
-fn returning_aggregator_gets_its_buckets_back_once_it_is_steady_and_counts_are_confirmed() {
+fn steadily_returning_aggregator_regains_its_buckets() {
     let mut client = Client::new(3);
     let before = client.owners();
     client.lose(1);
@@ -143,7 +143,7 @@ fn returning_aggregator_gets_its_buckets_back_once_it_is_steady_and_counts_are_c
 }
 
 #[test]
-fn bucket_with_unconfirmed_counts_stays_and_drains_again_later() {
+fn bucket_with_unconfirmed_counts_drains_again() {
     let mut client = Client::new(2);
     client.lose(1);
     client.pass(FAILOVER_DELAY_DEFAULT + RATIOS_AFTER);
@@ -158,7 +158,7 @@ fn bucket_with_unconfirmed_counts_stays_and_drains_again_later() {
 }
 
 #[test]
-fn bucket_stays_while_its_home_has_no_directive_or_does_not_hear_the_controller() {
+fn bucket_waits_until_its_home_is_ready() {
     let waits = [
         |client: &mut Client| client.sessions.has_directive = false,
         |client: &mut Client| client.sessions.reaches_controller = false,
@@ -190,7 +190,7 @@ fn without_any_candidate_every_bucket_stays() {
 }
 
 #[test]
-fn never_reached_aggregator_loses_its_buckets_after_3_s() {
+fn unreachable_aggregator_loses_its_buckets() {
     let mut assignment = Assignment::new(FAILOVER_DELAY_DEFAULT);
     let now = MonoTime::from_elapsed(seconds(1));
     assignment.list(now, &names(2));
@@ -202,7 +202,7 @@ fn never_reached_aggregator_loses_its_buckets_after_3_s() {
 }
 
 #[test]
-fn new_aggregator_takes_its_share_and_an_unlisted_one_gives_up_all() {
+fn new_aggregator_takes_its_buckets() {
     let mut client = Client::new(2);
     let before = client.owners();
     let new = client.assignment.list(client.now, &names(3));
@@ -243,7 +243,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn clients_that_see_the_same_aggregators_in_the_end_agree_on_all_owners(
+    fn clients_of_the_same_aggregators_agree(
         one in prop::collection::vec(step(), 0..40), other in prop::collection::vec(step(), 0..40),
         live in prop::collection::vec(any::<bool>(), 4),
     ) {

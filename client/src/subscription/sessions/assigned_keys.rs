@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_dense_and_a_freed_one_goes_to_the_next_key() {
+    fn freed_slot_is_taken_next() {
         let mut keys = AssignedKeys::default();
         assert_eq!([keys.insert(70, key("a")), keys.insert(50, key("b"))], [KeyId(0), KeyId(1)]);
         assert_eq!((keys.slot(50), keys.table_id(KeyId(0))), (Some(KeyId(1)), Some(70)));

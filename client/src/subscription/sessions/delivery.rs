@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_count_once_they_are_covered_or_repeated_on_a_stream_that_covers_them() {
+    fn covered_or_repeated_reports_count() {
         let mut delivery = Delivery::default();
         delivery.on_sent(2, 5);
         delivery.on_sent(3, 0);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_reports_are_bounded_and_none_is_lost() {
+    fn waiting_reports_are_bounded_without_loss() {
         let mut delivery = Delivery::default();
         (1..=1_000).for_each(|seq| delivery.on_sent(seq, 1));
         assert!(delivery.sent.len() <= REPORTS_MAX);

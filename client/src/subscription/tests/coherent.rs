@@ -36,7 +36,7 @@ impl TestClient {
 }
 
 #[test]
-fn trace_is_decided_alike_on_every_instance_and_counted() {
+fn trace_is_decided_alike_on_every_instance() {
     let expected = due(salted(1), 0.5);
     for name in ["host:1", "host:2"] {
         let mut client = TestClient::named(name);
@@ -74,7 +74,7 @@ fn shadow_and_guard_apply_to_traced_requests() {
 }
 
 #[test]
-fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
+fn draws_without_a_trace_are_independent() {
     for (terms, id) in [
         (coherent(None), Some(7)),
         (coherent(Some(salted(1))), None),
@@ -90,7 +90,7 @@ fn without_trace_or_key_and_with_other_coins_draws_are_independent() {
 }
 
 #[test]
-fn trace_is_read_only_if_the_decision_depends_on_it() {
+fn trace_is_read_only_when_needed() {
     let asks = |terms, values| {
         let mut client = TestClient::new();
         client.direct(terms, &[("default", values)]);
@@ -137,7 +137,7 @@ fn latest_salt_applies() {
 }
 
 #[test]
-fn several_keys_of_a_request_share_the_draw_of_its_trace() {
+fn keys_of_a_request_share_its_draw() {
     let mut client = TestClient::new();
     client.table.declare("users").unwrap();
     client.subscription.report(now());
@@ -178,7 +178,7 @@ fn several_keys_of_a_request_share_the_draw_of_its_trace() {
 }
 
 #[test]
-fn key_of_the_fleet_is_not_saved_and_restored_directives_draw_independently() {
+fn fleet_draw_key_is_never_saved() {
     let mut client = TestClient::new();
     client.direct(coherent(Some(salted(1))), &[("default", ratio(0.5))]);
     let snapshot = client.subscription.unsaved().unwrap().1;

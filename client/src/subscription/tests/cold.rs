@@ -20,7 +20,7 @@ fn pass(client: &mut TestClient, ticks: u32, per_tick: u32) -> u32 {
 }
 
 #[test]
-fn bucket_without_a_directive_passes_the_rate_of_the_service() {
+fn bucket_without_directive_passes_service_rate() {
     let mut client = cold(100.0);
     // 10 s at 1,000 requests/s, with and without reports: 100/s and the burst of 17.
     let admitted = pass(&mut client, 500, 10);
@@ -36,7 +36,7 @@ fn bucket_without_a_directive_passes_the_rate_of_the_service() {
 }
 
 #[test]
-fn all_tenants_share_the_rate_and_other_buckets_have_none() {
+fn tenants_share_the_rate_of_one_bucket() {
     let mut client = cold(0.0);
     let admitted = (0..1_000).filter(|n| client.admit(&format!("tenant-{n}")).is_admit()).count();
     assert_eq!(admitted, 0);
@@ -44,7 +44,7 @@ fn all_tenants_share_the_rate_and_other_buckets_have_none() {
 }
 
 #[test]
-fn first_directive_with_a_ratio_or_without_a_limit_ends_the_rate_of_the_service() {
+fn first_directive_ends_the_service_rate() {
     for (terms, values) in [
         (limited(Mode::Enforce), ratio(0.0)),
         (limited(Mode::Shadow), ratio(1.0)),
@@ -59,7 +59,7 @@ fn first_directive_with_a_ratio_or_without_a_limit_ends_the_rate_of_the_service(
 }
 
 #[test]
-fn directive_without_ratios_leaves_the_rate_of_the_service_but_its_mode_applies() {
+fn directive_without_ratios_keeps_service_rate() {
     let mut client = cold(0.0);
     client.direct(limited(Mode::Enforce), &[("acme", ratio(None)), ("default", ratio(None))]);
     assert_eq!(pass(&mut client, 10, 10), 0);
@@ -77,7 +77,7 @@ fn kill_stops_the_rate_of_the_service() {
 }
 
 #[test]
-fn unknown_policy_is_decided_as_set_and_counted() {
+fn unknown_policy_is_decided_as_set() {
     for (decision, expected) in [(BeforePolicy::Allow, 100), (BeforePolicy::Deny, 0)] {
         let mut client = TestClient::before_policy(decision);
         let refused = |client: &mut TestClient| match client.admit("acme") {
@@ -149,7 +149,7 @@ fn later_process_starts_from_saved_directives() {
 }
 
 #[test]
-fn restored_directives_apply_to_names_that_come_later() {
+fn restored_directives_await_later_names() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(1.0))]);
     let saved = client.subscription.unsaved().unwrap().1;

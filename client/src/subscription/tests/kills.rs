@@ -25,7 +25,7 @@ fn apply_kills(client: &mut TestClient, kills: BTreeMap<Bucket, KillGeneration>)
 }
 
 #[test]
-fn bucket_killed_alone_enforces_again_after_a_decision_that_knows_the_generation() {
+fn bucket_kill_ends_with_a_knowing_decision() {
     let mut client = enforcing();
     apply_kills(&mut client, killed("web", 1));
     client.check(&[("acme", 1.0)]);
@@ -47,7 +47,7 @@ fn bucket_killed_alone_enforces_again_after_a_decision_that_knows_the_generation
 }
 
 #[test]
-fn generations_are_reported_in_a_greeting_and_on_change_and_a_drill_at_once() {
+fn generations_are_reported_on_change() {
     let mut client = enforcing();
     apply_kills(&mut client, killed("api", 2));
     assert_eq!(client.subscription.report(now()).kills, killed("api", 2));
@@ -70,7 +70,7 @@ fn generations_are_reported_in_a_greeting_and_on_change_and_a_drill_at_once() {
 }
 
 #[test]
-fn kill_is_saved_at_once_and_voids_the_directives_saved_before_it() {
+fn kill_is_saved_and_voids_older_directives() {
     let mut client = enforcing();
     let (version, before) = client.subscription.unsaved().unwrap();
     client.subscription.directives.saved = version;
@@ -108,7 +108,7 @@ fn mode_decided_without_the_generation_is_reported() {
 }
 
 #[test]
-fn kill_switch_of_this_process_alone_only_observes() {
+fn process_kill_switch_only_observes() {
     let mut client = enforcing();
     assert!(client.subscription.observe(true) && !client.subscription.observe(true));
     client.check(&[("acme", 0.0)]);

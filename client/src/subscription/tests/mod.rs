@@ -147,14 +147,14 @@ impl TestClient {
 }
 
 #[test]
-fn without_directives_every_request_is_admitted_and_counted() {
+fn missing_directives_admit_and_count_everything() {
     let mut client = TestClient::new();
     client.check(&[("acme", 0.0)]);
     assert_eq!(client.counts(), Counts { offered: 10_000, ..Counts::ZERO });
 }
 
 #[test]
-fn tenant_without_a_directive_follows_the_default_class() {
+fn tenant_without_directive_follows_the_default_class() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
     client.check(&[("acme", 0.9), ("stranger", 0.3), ("default", 0.3), ("not a name", 0.3)]);
@@ -171,7 +171,7 @@ fn absent_ratio_keeps_the_ratio_in_force() {
 }
 
 #[test]
-fn tenant_that_is_no_longer_listed_falls_back_to_the_default_class() {
+fn delisted_tenant_returns_to_the_default_class() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("acme", ratio(0.9)), ("default", ratio(0.3))]);
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.3))]);
@@ -192,7 +192,7 @@ fn limit_without_a_number_clears_every_ratio() {
 }
 
 #[test]
-fn shadow_and_canary_count_would_drops_and_refuse_nothing() {
+fn shadow_and_canary_count_would_drops() {
     for mode in [Mode::Shadow, Mode::Canary] {
         let mut client = TestClient::new();
         client.direct(limited(mode), &[("default", ratio(0.5))]);
@@ -204,7 +204,7 @@ fn shadow_and_canary_count_would_drops_and_refuse_nothing() {
 }
 
 #[test]
-fn only_instances_of_the_cohort_refuse_in_canary() {
+fn only_cohort_instances_refuse_in_canary() {
     let cohort = Cohort { percent: Percent::new(30.0).unwrap(), salt: 9 };
     let mut enforcing = 0;
     for instance in 0..60 {
@@ -241,7 +241,7 @@ fn decisions_use_the_directed_coin() {
 }
 
 #[test]
-fn tenants_without_a_key_share_the_coin_of_their_class() {
+fn tenants_without_keys_share_a_coin() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(0.99))]);
     let admitted = (0..90).filter(|n| client.admit(&format!("once-{n}")).is_admit()).count();
@@ -249,7 +249,7 @@ fn tenants_without_a_key_share_the_coin_of_their_class() {
 }
 
 #[test]
-fn kill_holds_from_stale_messages_and_ends_only_with_a_later_generation() {
+fn only_a_later_generation_ends_kills() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("acme", ratio(1.0)), ("default", ratio(1.0))]);
     let with_kill = |client: &mut TestClient, epoch: u64, generation: u64, known: u64| {
@@ -304,7 +304,7 @@ fn directive_without_a_subscription_takes_no_room() {
 }
 
 #[test]
-fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() {
+fn subscriptions_repeat_per_stream_while_counts_continue() {
     let mut client = TestClient::new();
     client.check(&[("acme", 0.0)]);
     let report = client.subscription.report(now());
@@ -328,7 +328,7 @@ fn buckets_are_subscribed_to_once_a_stream_and_counts_continue_across_streams() 
 }
 
 #[test]
-fn buckets_are_subscribed_to_again_after_a_new_policy() {
+fn new_policy_renews_the_subscriptions() {
     let mut client = TestClient::new();
     client.subscription.report(now());
     for (hash, subscribed) in [(1, 0), (1, 0), (2, 1), (2, 0)] {
@@ -340,7 +340,7 @@ fn buckets_are_subscribed_to_again_after_a_new_policy() {
 }
 
 #[test]
-fn age_of_the_controllers_state_grows_by_the_clock_of_this_process() {
+fn controller_state_ages_by_the_local_clock() {
     let mut client = TestClient::new();
     assert_eq!(client.subscription.upstream_age(now()), None);
     let message = client.message(limited(Mode::Enforce), &[]);
@@ -351,7 +351,7 @@ fn age_of_the_controllers_state_grows_by_the_clock_of_this_process() {
 }
 
 #[test]
-fn bucket_that_no_policy_names_is_a_problem_with_the_nearest_name_and_in_no_mode() {
+fn unknown_bucket_suggests_the_nearest() {
     let (mut client, api) = (TestClient::new(), Bucket::new("api").unwrap());
     assert_eq!((client.table.problems.list(), client.subscription.mode_of(&api)), (vec![], None));
     let nearest = Bucket::new("apis").unwrap();

@@ -60,7 +60,7 @@ struct Verdicts {
 
 proptest! {
     #[test]
-    fn every_request_is_counted_once_as_it_was_decided(steps in prop::collection::vec(step(), 1..60)) {
+    fn every_request_counts_once_as_decided(steps in prop::collection::vec(step(), 1..60)) {
         let mut client = TestClient::new();
         let mut verdicts = [Verdicts::default(); TENANTS.len()];
         let (mut may_refuse, mut may_guard) = (false, false);

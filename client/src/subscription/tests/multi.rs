@@ -17,7 +17,7 @@ fn traffic(fleet: &mut Fleet, span: Duration) {
 }
 
 #[test]
-fn crash_moves_the_buckets_and_the_return_brings_them_back_without_loss() {
+fn crashed_owners_buckets_return_without_loss() {
     let mut fleet = Fleet::new(3);
     let before = fleet.owners();
     assert!(before.iter().all(|buckets| *buckets > 0), "{before:?}");
@@ -40,7 +40,7 @@ fn crash_moves_the_buckets_and_the_return_brings_them_back_without_loss() {
 }
 
 #[test]
-fn only_the_ratios_of_the_owner_apply_and_they_follow_the_counts() {
+fn only_ratios_of_the_owner_apply() {
     let mut fleet = Fleet::new(2);
     let of_1: Vec<usize> = {
         fleet.aggregators[1].ratio = 1.0;
@@ -68,7 +68,7 @@ fn only_the_ratios_of_the_owner_apply_and_they_follow_the_counts() {
 }
 
 #[test]
-fn no_bucket_moves_while_the_controller_is_away() {
+fn absent_controller_moves_no_bucket() {
     let mut fleet = Fleet::new(2);
     let before = fleet.owners();
     fleet.has_controller = false;
@@ -88,7 +88,7 @@ fn no_bucket_moves_while_the_controller_is_away() {
 }
 
 #[test]
-fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bucket() {
+fn any_owner_rejects_older_epoch_directives() {
     let mut fleet = Fleet::new(2);
     fleet.aggregators[0].ratio = 1.0;
     fleet.aggregators[1].ratio = 1.0;
@@ -109,7 +109,7 @@ fn directives_of_an_older_epoch_are_rejected_by_whichever_aggregator_owns_the_bu
 }
 
 #[test]
-fn of_two_controllers_at_one_epoch_the_greater_is_followed_and_named_to_the_aggregator_of_the_other() {
+fn greater_controller_is_followed_and_named() {
     let mut fleet = Fleet::new(2);
     fleet.pass(Duration::from_secs(1));
     let (now, seqs) = (fleet.client.now, [0, 1].map(|at| fleet.aggregators[at].seq + 1));
@@ -128,7 +128,7 @@ fn of_two_controllers_at_one_epoch_the_greater_is_followed_and_named_to_the_aggr
 }
 
 #[test]
-fn kill_from_any_aggregator_holds_for_every_bucket() {
+fn kill_from_any_aggregator_holds_for_all() {
     let mut fleet = Fleet::new(3);
     fleet.aggregators.iter_mut().for_each(|place| place.ratio = 1.0);
     fleet.pass(Duration::from_secs(1));
@@ -143,7 +143,7 @@ fn kill_from_any_aggregator_holds_for_every_bucket() {
 }
 
 #[test]
-fn each_stream_subscribes_once_to_the_buckets_of_its_aggregator() {
+fn stream_subscribes_once_to_its_buckets() {
     let mut fleet = Fleet::new(3);
     let owners = fleet.owners();
     for (at, buckets) in owners.iter().enumerate() {
@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn no_count_is_counted_twice_and_every_lost_one_is_counted_as_unconfirmed(
+    fn lost_counts_are_named_and_none_repeats(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let mut fleet = Fleet::new(3);

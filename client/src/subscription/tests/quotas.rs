@@ -39,7 +39,7 @@ fn quotas_hold_until_a_directive_changes_them() {
 }
 
 #[test]
-fn quotas_refuse_by_the_mode_of_a_bucket_without_a_limit() {
+fn quotas_refuse_by_their_buckets_mode() {
     let mut client = TestClient::new();
     for (mode, is_enforced) in [(Mode::Enforce, true), (Mode::Shadow, false)] {
         for limit in [Limit::Unlimited, Limit::Unknown] {
@@ -65,7 +65,7 @@ fn restarted_client_restores_quotas() {
 }
 
 #[test]
-fn quotas_without_a_store_are_a_problem_until_they_end() {
+fn quotas_without_store_are_a_temporary_problem() {
     let mut client = TestClient::new();
     client.direct(with_quota(10), &[]);
     let problem = SetupProblem::QuotasWithoutStore { bucket: "api".to_owned() };

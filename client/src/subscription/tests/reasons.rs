@@ -56,7 +56,7 @@ fn refusal_names_its_cause() {
 }
 
 #[test]
-fn refusal_by_the_rate_of_the_service_is_a_cold_start_until_the_first_directive() {
+fn service_rate_refuses_as_cold_start() {
     let mut client = TestClient::new();
     client.subscription.set_cold_rate(Bucket::new("api").unwrap(), rate(1.0));
     assert_eq!(client.reason("acme"), Reason::ColdStart);
@@ -68,7 +68,7 @@ fn refusal_by_the_rate_of_the_service_is_a_cold_start_until_the_first_directive(
 }
 
 #[test]
-fn refusals_are_counted_by_reason_whether_they_are_enforced_or_not() {
+fn refusals_count_by_reason_in_any_mode() {
     for (mode, is_enforced) in [(Mode::Enforce, true), (Mode::Shadow, false)] {
         let mut client = TestClient::new();
         let keys = [("burst", guard(0.0, 1e9)), ("default", ratio(1.0)), ("stopped", stopped(ratio(1.0)))];

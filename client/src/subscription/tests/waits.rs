@@ -39,7 +39,7 @@ fn assert_spread(waits: &[Duration], name: &str) {
 }
 
 #[test]
-fn waits_are_spread_whatever_decides_and_however_much_is_refused() {
+fn waits_are_spread_under_any_overload() {
     for coin in [Coin::Dithered, Coin::Coherent] {
         for refused in [1.0, 0.999, 0.5, 0.01] {
             let mut client = TestClient::new();
@@ -53,7 +53,7 @@ fn waits_are_spread_whatever_decides_and_however_much_is_refused() {
 }
 
 #[test]
-fn wait_grows_with_the_overload_without_further_directives() {
+fn wait_grows_with_overload_without_directives() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", ratio(1.0)), ("own", ratio(0.5))]);
     for (passed, span) in [(0.0, 1..3), (10.0, 8..22), (50.0, 50..128), (200.0, 120..241), (200.0, 120..241)]

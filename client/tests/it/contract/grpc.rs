@@ -85,7 +85,7 @@ fn refuses_first(refused: usize, reason: Reason) -> (PlimsollLayer, Arc<AtomicUs
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_with_a_retry_policy_waits_as_long_as_it_is_told() {
+async fn retrying_client_waits_as_told() {
     let (layer, requests) = refuses_first(1, Reason::ClusterOverload);
     let address = serve(layer).await;
     let Some(status) = call(address, "acme", retries()).await else { return };
@@ -93,7 +93,7 @@ async fn client_with_a_retry_policy_waits_as_long_as_it_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn client_with_a_retry_policy_does_not_retry_a_quota_that_is_used_up() {
+async fn retrying_client_respects_a_used_up_quota() {
     let (layer, requests) = refuses_first(1, Reason::TenantQuotaExceeded);
     let address = serve(layer).await;
     let Some(status) = call(address, "acme", retries()).await else { return };

@@ -43,7 +43,7 @@ fn parsed(field: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_about_limits_mean_the_same_to_two_parsers() {
+async fn two_parsers_agree_on_limit_fields() {
     let fleet = refusing().await;
     let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
     let address = serve(PlimsollLayer::new(rules.unwrap())).await;
@@ -77,7 +77,7 @@ async fn fields_about_limits_mean_the_same_to_two_parsers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tenant_limit_names_no_limit_of_the_bucket() {
+async fn tenant_limit_hides_the_bucket_limit() {
     let fleet = refusing().await;
     let rules = Rules::new(&fleet.limiter, Tenant::header("x-tenant").unwrap(), [Rule::otherwise(BUCKET)]);
     let address = serve(PlimsollLayer::new(rules.unwrap())).await;

@@ -39,7 +39,7 @@ fn last(path: &Path, count: u64) -> (usize, usize) {
 }
 
 #[test]
-fn files_are_verified_together_in_the_order_of_their_numbers() {
+fn audit_files_are_verified_in_number_order() {
     // The tenth arrives after the second.
     let directory = log(&[2, 1, 3, 1, 1, 1, 1, 1, 1, 1, 4]);
     let verified = verify(directory.path()).unwrap();
@@ -54,7 +54,7 @@ fn files_are_verified_together_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn log_without_its_head_or_without_its_lines_is_truncated() {
+fn log_without_head_or_lines_is_truncated() {
     let directory = log(&[2, 3]);
     let head = directory.path().join(HEAD);
     let good = fs::read(&head).unwrap();
@@ -75,7 +75,7 @@ fn log_without_its_head_or_without_its_lines_is_truncated() {
 }
 
 #[test]
-fn last_lines_are_those_of_the_latest_files() {
+fn last_lines_are_from_latest_files() {
     let directory = log(&[100, 1, 150]);
     let path = directory.path();
     let all: u64 = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
@@ -98,7 +98,7 @@ fn last_lines_are_those_of_the_latest_files() {
 }
 
 #[test]
-fn file_that_is_rotated_while_it_is_read_is_read_whole() {
+fn file_rotated_midway_is_read_whole() {
     let directory = log(&[3, 4]);
     let snapshot = Snapshot::open(directory.path()).unwrap();
     fs::rename(directory.path().join(LOG), directory.path().join("audit.log.2")).unwrap();

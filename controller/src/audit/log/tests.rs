@@ -25,7 +25,7 @@ fn lines(directory: &Path) -> Vec<Record> {
 }
 
 #[tokio::test]
-async fn change_is_on_disk_before_it_is_made() {
+async fn change_is_on_disk_before_it_happens() {
     let directory = tempdir().unwrap();
     let log = AuditLog::open(directory.path());
     let task = tokio::spawn(log.clone().run(CancellationToken::new()));
@@ -43,7 +43,7 @@ async fn change_is_on_disk_before_it_is_made() {
 }
 
 #[tokio::test]
-async fn disk_that_fails_refuses_changes_until_it_works_again() {
+async fn failing_disk_refuses_changes() {
     let directory = tempdir().unwrap();
     let path = directory.path().join(LOG);
     fs::create_dir(&path).unwrap();
@@ -66,7 +66,7 @@ async fn disk_that_fails_refuses_changes_until_it_works_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn command_does_not_wait_for_a_disk_that_hangs() {
+async fn command_awaits_no_hanging_disk() {
     let directory = tempdir().unwrap();
     let log = AuditLog::open(directory.path());
     let hanging = log.clone();

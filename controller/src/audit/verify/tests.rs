@@ -92,7 +92,7 @@ fn manipulated_line_is_found_and_named() {
 }
 
 #[test]
-fn rotated_file_without_its_last_line_feed_is_truncated() {
+fn rotated_file_missing_a_newline_is_truncated() {
     let mut log = log(6, 3);
     log.lines[2].pop();
     assert_eq!(log.fault(), (Kind::Truncated, "audit.log.1".to_owned(), 3));
@@ -106,7 +106,7 @@ fn head_of_another_log_is_noticed() {
 }
 
 #[test]
-fn lines_after_the_head_and_a_torn_one_are_no_manipulation() {
+fn lines_beyond_the_head_are_no_manipulation() {
     let mut log = log(6, 3);
     log.head = Some(super::tests::log(4, 3).head.unwrap());
     log.lines[5].truncate(30);
@@ -118,7 +118,7 @@ fn lines_after_the_head_and_a_torn_one_are_no_manipulation() {
 }
 
 #[test]
-fn removed_files_are_those_that_the_head_names() {
+fn removed_files_are_named_by_the_head() {
     let mut log = log(6, 3);
     log.head.as_mut().unwrap().first = 3;
     assert!(log.verify().is_ok(), "an archive may be added");
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_edit_removal_swap_or_truncation_is_found(
+    fn any_log_manipulation_is_found(
         texts in prop::collection::vec(("\\PC{0,12}", "\\PC{0,12}", any::<bool>()), 1..12),
         how in 0..6_u8,
         (at, other) in (any::<prop::sample::Index>(), any::<prop::sample::Index>()),

@@ -60,7 +60,7 @@ fn lines_of_several_runs_form_one_chain() {
 }
 
 #[test]
-fn new_log_is_empty_and_has_a_head() {
+fn new_log_is_only_a_head() {
     let directory = tempdir().unwrap();
     Writer::new(directory.path()).append(&[], 0).unwrap();
     assert_eq!(verify(&directory).unwrap().last, Head::genesis());
@@ -69,7 +69,7 @@ fn new_log_is_empty_and_has_a_head() {
 }
 
 #[test]
-fn crash_between_lines_and_head_is_repaired_and_noted() {
+fn crash_before_the_head_is_repaired() {
     let whole = three();
     let text = fs::read(whole.path().join(LOG)).unwrap();
     let ends: Vec<usize> =
@@ -101,7 +101,7 @@ fn crash_between_lines_and_head_is_repaired_and_noted() {
 }
 
 #[test]
-fn manipulation_between_two_runs_is_noted_and_stays_in_the_log() {
+fn manipulation_between_runs_is_noted_and_kept() {
     type Manipulate = fn(&mut String);
     let table: [(&str, Manipulate, Kind); 6] = [
         ("edited", |text| *text = text.replace("\"b\"", "\"x\""), Kind::Edited),
@@ -157,7 +157,7 @@ fn missing_and_foreign_heads_are_damage() {
 }
 
 #[test]
-fn part_of_a_line_that_a_failed_write_left_is_removed() {
+fn partial_failed_line_is_removed() {
     let directory = three();
     let mut writer = Writer::new(directory.path());
     writer.append(&[], 0).unwrap();
@@ -171,7 +171,7 @@ fn part_of_a_line_that_a_failed_write_left_is_removed() {
 }
 
 #[test]
-fn head_that_cannot_be_replaced_keeps_the_lines_in_the_chain() {
+fn stuck_head_keeps_lines_in_the_chain() {
     let directory = three();
     let mut writer = Writer::new(directory.path());
     writer.append(&[], 0).unwrap();
@@ -187,7 +187,7 @@ fn head_that_cannot_be_replaced_keeps_the_lines_in_the_chain() {
 }
 
 #[test]
-fn log_is_rotated_at_its_size_and_the_oldest_file_is_removed() {
+fn log_rotates_at_its_size_limit() {
     let directory = tempdir().unwrap();
     let mut writer = Writer { rotate_bytes: 1_000, rotated_max: 3, ..Writer::new(directory.path()) };
     for _ in 0..40 {

@@ -39,7 +39,7 @@ fn shortfall_counts_what_the_law_let_pass() {
 }
 
 #[test]
-fn killed_bucket_and_silent_zone_are_not_judged() {
+fn killed_or_silent_traffic_is_not_judged() {
     let mut fleet = run("", Behind::Wall);
     fleet.zones[1].cut = true;
     fleet.run(5.0);

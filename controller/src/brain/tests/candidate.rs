@@ -12,7 +12,7 @@ fn figures(fleet: &Fleet) -> crate::admin::status::CandidateStatus {
 }
 
 #[test]
-fn candidate_counts_what_it_would_refuse_and_refuses_nothing() {
+fn candidate_counts_refusals_and_refuses_nothing() {
     for (candidate, due) in [("2000", 0.5), ("500", 0.875), ("1000", 0.75), ("8000", 0.0), ("0", 1.0)] {
         let mut fleet = with_candidate(candidate);
         let plain = settled(enforced());
@@ -32,7 +32,7 @@ fn candidate_counts_what_it_would_refuse_and_refuses_nothing() {
 }
 
 #[test]
-fn changed_candidate_begins_anew_and_an_unchanged_one_keeps_its_counts() {
+fn only_a_changed_candidate_begins_anew() {
     let mut fleet = with_candidate("500");
     let before = figures(&fleet);
     fleet.brain.on_policy(policy(&enforced_with(", candidate: 500, burst_s: 0.3")));
@@ -44,7 +44,7 @@ fn changed_candidate_begins_anew_and_an_unchanged_one_keeps_its_counts() {
 }
 
 #[test]
-fn counts_after_a_silence_do_not_charge_the_candidate() {
+fn counts_after_silence_spare_the_candidate() {
     let mut fleet = with_candidate("2000");
     fleet.zones[0].cut = true;
     fleet.run(10.0);

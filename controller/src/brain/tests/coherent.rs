@@ -23,7 +23,7 @@ fn salted(salt: u64) -> Option<Coherence> {
 }
 
 #[test]
-fn key_is_sent_to_every_zone_only_for_coherent_coins() {
+fn only_coherent_coins_are_sent_the_key() {
     for (name, due) in [("coherent", salted(1)), ("dithered", None)] {
         let mut fleet = Fleet::restored(with_key(), coin(name), two_zones());
         fleet.run(1.0);
@@ -35,7 +35,7 @@ fn key_is_sent_to_every_zone_only_for_coherent_coins() {
 }
 
 #[test]
-fn policy_change_to_coherent_coins_sends_the_key_and_back_removes_it() {
+fn key_follows_a_change_of_coins() {
     let mut fleet = Fleet::restored(with_key(), coin("dithered"), two_zones());
     fleet.run(1.0);
     for (name, due) in [("coherent", salted(1)), ("dithered", None)] {

@@ -16,7 +16,7 @@ fn modes(fleet: &Fleet) -> Vec<Mode> {
 }
 
 #[test]
-fn order_is_sent_after_it_is_saved_or_saving_failed() {
+fn order_is_sent_after_its_save_ends() {
     for full in [false, true] {
         let mut fleet = settled(enforced());
         let (now, stream) = (fleet.now(), fleet.zones[0].stream);
@@ -50,7 +50,7 @@ fn aggregators_away_are_those_without_a_stream() {
 }
 
 #[test]
-fn drill_waits_for_every_aggregator_and_changes_no_mode() {
+fn drill_waits_for_all_aggregators() {
     let mut fleet = settled(enforced());
     let stages = |fleet: &Fleet| (fleet.brain.durable().kill, fleet.brain.durable().stages.clone());
     let (now, before) = (fleet.now(), stages(&fleet));

@@ -15,7 +15,7 @@ fn brain() -> Brain {
 }
 
 #[test]
-fn later_epoch_of_a_child_is_exceeded_and_saved_before_directives_are_sent() {
+fn later_child_epoch_is_exceeded() {
     let mut brain = brain();
     let mut zone = Scripted::new("a", 1);
     zone.epoch = Some(Epoch(41));
@@ -34,7 +34,7 @@ fn later_epoch_of_a_child_is_exceeded_and_saved_before_directives_are_sent() {
 }
 
 #[test]
-fn client_is_rejected_with_the_port_of_an_aggregator() {
+fn client_rejection_names_an_aggregator_port() {
     let mut brain = brain();
     let mut client = Scripted::new("a", 1);
     client.identity.role = Role::Client;
@@ -44,7 +44,7 @@ fn client_is_rejected_with_the_port_of_an_aggregator() {
 }
 
 #[test]
-fn names_beyond_the_bound_fold_into_the_default_class() {
+fn names_beyond_bounds_fold_into_default() {
     let mut brain = brain();
     brain.keys = Keys::new(at(0), 3);
     brain.keys.declare(&bucket());

@@ -12,7 +12,7 @@ fn after_silence_of(seconds: f64, policy: Arc<Policy>) -> Fleet {
 }
 
 #[test]
-fn share_of_a_silent_zone_is_held_and_then_released() {
+fn silent_zone_share_is_held_then_released() {
     let mut fleet = after_silence_of(29.0, enforced());
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
     assert_eq!(fleet.presences(), 2.0);
@@ -31,13 +31,13 @@ fn share_of_a_silent_zone_is_held_and_then_released() {
 /// The requests that a silent zone is assumed to pass follow from its last hold, scaled by its presence once.
 /// Scaling a hold that shrinks with its presence would scale twice, and give the other zones too much.
 #[test]
-fn silent_zone_is_assumed_to_live_on_its_last_hold() {
+fn silent_zone_is_assumed_on_its_hold() {
     let fleet = after_silence_of(45.0, policy(&enforced_with(", burst_s: 2")));
     check_near(fleet.zones[0].ratio("acme").unwrap(), 1.0 - 750.0 / 2000.0, 0.01);
 }
 
 #[test]
-fn share_that_is_never_released_is_freed_only_by_a_farewell() {
+fn unreleased_share_is_freed_only_by_farewell() {
     let never = policy(&enforced_with(", release: never"));
     let mut fleet = after_silence_of(1_000.0, never);
     check_near(fleet.zones[0].ratio("acme").unwrap(), 0.75, 0.002);
@@ -52,7 +52,7 @@ fn share_that_is_never_released_is_freed_only_by_a_farewell() {
 /// The clients of the silent zone have left and passed nothing. Its first report corrects the
 /// assumption.
 #[test]
-fn wrong_assumption_about_a_silent_zone_is_corrected() {
+fn wrong_assumption_about_silence_is_corrected() {
     let mut fleet = settled(enforced());
     fleet.zones[1].cut = true;
     fleet.zones[1].offers("acme", 0.0);
@@ -86,7 +86,7 @@ fn expired(fleet: &Fleet) -> Vec<(String, f64)> {
 }
 
 #[test]
-fn silent_aggregator_expires_with_its_share_and_is_remembered_over_a_restart_until_it_returns() {
+fn expired_aggregator_is_remembered_until_its_return() {
     let mut fleet = after_silence_of(59.0, enforced());
     assert_eq!(expired(&fleet), []);
     fleet.run(3.0);
@@ -106,7 +106,7 @@ fn silent_aggregator_expires_with_its_share_and_is_remembered_over_a_restart_unt
 }
 
 #[test]
-fn forgotten_aggregator_frees_its_share_and_a_connected_one_cannot_be_forgotten() {
+fn only_disconnected_aggregators_can_be_forgotten() {
     let never = policy(&enforced_with(", release: never"));
     let mut fleet = after_silence_of(100.0, never);
     assert_eq!(expired(&fleet), [], "a share that is never released does not expire");
@@ -126,7 +126,7 @@ fn forgotten_aggregator_frees_its_share_and_a_connected_one_cannot_be_forgotten(
 }
 
 #[test]
-fn expired_aggregator_is_forgotten_once_that_is_saved() {
+fn saved_expiry_is_final() {
     let mut fleet = after_silence_of(62.0, enforced());
     let (now, stream) = (fleet.now(), fleet.zones[1].stream);
     fleet.brain.on_close(now, stream);

@@ -12,7 +12,7 @@ fn three_zones() -> Vec<Scripted> {
 }
 
 #[test]
-fn zone_without_a_hold_gets_an_even_part_that_shrinks_as_zones_join() {
+fn new_zones_shrink_the_even_part() {
     let mut fleet = Fleet::new(enforced(), three_zones());
     let now = fleet.now();
     for joined in 1..=3 {
@@ -32,7 +32,7 @@ fn zone_without_a_hold_gets_an_even_part_that_shrinks_as_zones_join() {
 }
 
 #[test]
-fn known_zones_are_expected_from_the_first_directive_on() {
+fn known_zones_are_expected_from_the_start() {
     let mut fleet = Fleet::new(enforced(), three_zones());
     fleet.run(1.0);
     let known = fleet.brain.durable().clone();
@@ -48,7 +48,7 @@ fn known_zones_are_expected_from_the_first_directive_on() {
 }
 
 #[test]
-fn rates_are_sent_once_every_zone_has_shown_its_traffic() {
+fn rates_wait_for_every_zones_traffic() {
     let mut fleet = Fleet::new(enforced(), two_zones());
     // The greeting, the first counts, and the counts half a second later, which give a rate.
     for (seconds, leading) in [(0.5, false), (0.5, false), (0.5, true)] {
@@ -74,7 +74,7 @@ fn restarted_with(more: &str) -> Fleet {
 }
 
 #[test]
-fn restarted_controller_leaves_zones_on_their_holds_until_traffic_is_known() {
+fn restarted_controller_leaves_zones_on_hold() {
     let mut fleet = restarted();
     let epoch = fleet.zones[0].epoch.unwrap();
     let (ratio, hold) = (fleet.zones[0].ratio("acme"), fleet.zones[0].hold());
@@ -104,7 +104,7 @@ fn restarted_controller_leaves_zones_on_their_holds_until_traffic_is_known() {
 }
 
 #[test]
-fn restarted_controller_reserves_the_share_of_missing_zones() {
+fn restarted_controller_reserves_missing_shares() {
     let mut fleet = restarted();
     fleet.zones[1].cut = true;
     fleet.run(25.0);
@@ -121,7 +121,7 @@ fn restarted_controller_reserves_the_share_of_missing_zones() {
 /// A zone with a broken stream returns with the hold that this controller gave it. Counting that
 /// hold would free the share of missing zones.
 #[test]
-fn hold_given_by_this_controller_does_not_count_as_brought() {
+fn own_hold_is_not_brought() {
     let mut fleet = restarted();
     fleet.zones[1].cut = true;
     fleet.run(44.5);
@@ -132,7 +132,7 @@ fn hold_given_by_this_controller_does_not_count_as_brought() {
 
 /// An aggregator that restarted with the controller has no hold, and is not given the part of a missing one.
 #[test]
-fn restarted_aggregator_leaves_the_share_of_a_missing_one() {
+fn restarted_aggregator_leaves_missing_shares() {
     let mut fleet = restarted();
     fleet.zones[0] = Scripted::new("a", 3).offering("acme", 2000.0);
     fleet.zones[1].cut = true;
@@ -142,7 +142,7 @@ fn restarted_aggregator_leaves_the_share_of_a_missing_one() {
 
 /// An aggregator that restarts while the controller is away has lost its hold, and no zone is missing.
 #[test]
-fn nothing_is_reserved_once_all_known_aggregators_are_back() {
+fn complete_fleet_needs_no_reserve() {
     let policy = policy_of(&enforced_with(""), "tenants: { default: {}, acme: {} }\n");
     let zone = |name, number, rate| Scripted::new(name, number).offering("acme", rate);
     let mut fleet = Fleet::new(policy, vec![zone("a", 1, 200.0), zone("b", 2, 3800.0)]);
@@ -154,7 +154,7 @@ fn nothing_is_reserved_once_all_known_aggregators_are_back() {
 }
 
 #[test]
-fn share_that_is_never_released_survives_a_restart() {
+fn unreleased_share_survives_a_restart() {
     let mut fleet = restarted_with(", release: never");
     fleet.zones[1].cut = true;
     fleet.run(200.0);
@@ -167,7 +167,7 @@ fn share_that_is_never_released_survives_a_restart() {
 }
 
 #[test]
-fn missing_zone_is_expected_for_a_bounded_time() {
+fn missing_zone_is_expected_briefly() {
     let mut known = DurableState::first_start();
     let gone = Scripted::new("gone", 7).identity;
     known.children.insert((gone.zone, gone.name));
@@ -185,7 +185,7 @@ fn missing_zone_is_expected_for_a_bounded_time() {
 }
 
 #[test]
-fn zone_without_counts_delays_the_others_for_a_bounded_time() {
+fn zone_without_counts_delays_others_briefly() {
     let mut fleet = Fleet::new(enforced(), two_zones());
     fleet.zones[1].timeless = true;
     fleet.run(4.5);
@@ -195,7 +195,7 @@ fn zone_without_counts_delays_the_others_for_a_bounded_time() {
 }
 
 #[test]
-fn policy_held_at_the_peak_stays_held_over_a_restart_in_less_traffic() {
+fn policy_held_at_peak_stays_held() {
     let low = policy(&enforced_with("").replace("1000", "500"));
     let hash = low.hash();
     let restarted = || {
@@ -228,7 +228,7 @@ fn policy_held_at_the_peak_stays_held_over_a_restart_in_less_traffic() {
 }
 
 #[test]
-fn policy_held_before_is_in_force_if_no_saved_policy_can_be_compared() {
+fn held_policy_activates_without_comparison() {
     let mut fleet = settled(enforced());
     let low = policy(&enforced_with("").replace("1000", "500"));
     assert_eq!(fleet.brain.offer(Arc::clone(&low)), Offer::Held);

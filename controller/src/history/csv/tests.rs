@@ -40,7 +40,7 @@ fn exported_rows_are_imported_again() {
 }
 
 #[test]
-fn clean_may_be_left_out_and_rows_that_are_no_samples_are_counted() {
+fn odd_csv_rows_are_counted() {
     let text = "\u{feff}time_utc, bucket, offered_rps\r\n\r\n2024-10-03T10:00:30Z, api, 5\r\n\
                 2024-10-03T10:01:00Z,api,0\r\n2024-10-04T10:00:00Z,api,7\r\n";
     let import = parse(text).unwrap();

@@ -159,7 +159,7 @@ fn damaged_summaries_are_put_aside() {
 }
 
 #[test]
-fn unusable_folder_is_an_error_and_no_loss() {
+fn unusable_history_folder_loses_nothing() {
     let (state, store) = store();
     fs::write(state.path().join(FOLDER), "a file").unwrap();
     assert!(store.open().is_err() && store.write(&minute(1, 1.0)).is_err());

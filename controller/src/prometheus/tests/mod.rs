@@ -99,7 +99,7 @@ fn policy(text: &str) -> Policy {
 }
 
 #[test]
-fn query_for_limit_and_gate_is_sent_once() {
+fn shared_query_is_sent_once() {
     let policy = policy(
         "buckets:\n  a: { limit: { prometheus: { url: http://p, query: one, max: 5 } } }\n  \
          b: { limit: { prometheus: { url: http://p, query: one, max: 9 } }, rollout: { queries: [] } }\n  \
@@ -114,7 +114,7 @@ fn query_for_limit_and_gate_is_sent_once() {
 }
 
 #[test]
-fn limits_are_due_first_then_the_longest_waiting() {
+fn limits_are_queried_before_gates() {
     let limit = Prometheus { url: String::new(), query: String::new(), bounds: Bounds::default() };
     let named = |query: &str| Query { url: "http://p".to_owned(), query: query.to_owned() };
     let sent = |at: Option<u64>, limit: Option<&Prometheus>| Progress {

@@ -46,7 +46,7 @@ async fn trusted_server_answers_over_https() {
 }
 
 #[tokio::test]
-async fn untrusted_certificate_and_plain_server_are_unreachable_over_https() {
+async fn untrusted_https_server_is_unreachable() {
     let (url, _) = serving_tls().await;
     let error = query(&client().unwrap(), &url, "up").await.unwrap_err().to_string();
     assert!(error.contains("reached") && error.contains("certificate"), "{error}");
@@ -57,7 +57,7 @@ async fn untrusted_certificate_and_plain_server_are_unreachable_over_https() {
 }
 
 #[tokio::test]
-async fn http_works_without_any_certificate_of_the_system() {
+async fn http_needs_no_system_certificates() {
     let (url, _request) = serving(http("200 OK", GOOD), false).await;
     let client = trusting(RootCertStore::empty()).build().unwrap();
     assert_eq!(query(&client, &url, "up").await.unwrap(), "700");

@@ -155,7 +155,7 @@ impl Scene {
 }
 
 #[test]
-fn generations_and_modes_follow_every_sequence_of_causes() {
+fn any_causes_move_modes_validly() {
     use Act::*;
     const NONE: [bool; 3] = [false; 3];
     const ALL: [bool; 3] = [true; 3];
@@ -325,7 +325,7 @@ fn generations_and_modes_follow_every_sequence_of_causes() {
 }
 
 #[test]
-fn killed_bucket_stays_in_shadow_when_its_entry_changes() {
+fn edited_killed_bucket_stays_in_shadow() {
     let mut scene = Scene::new();
     scene.act(Act::OnApi);
     scene.act(Act::OffApi);
@@ -346,7 +346,7 @@ fn killed_bucket_stays_in_shadow_when_its_entry_changes() {
 }
 
 #[test]
-fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
+fn bucket_kills_never_block_fleet_kills() {
     let mut scene = Scene::new();
     for number in 0..KILLED_BUCKETS_MAX {
         scene.durable.on_command(&alone(&format!("b{number}")), ordered(None), &scene.policy).unwrap();
@@ -364,7 +364,7 @@ fn buckets_killed_alone_are_bounded_and_the_fleet_can_always_be_killed() {
 }
 
 #[test]
-fn ends_for_buckets_never_killed_leave_room_for_kills() {
+fn needless_ends_leave_room_for_kills() {
     let mut scene = Scene::new();
     scene.act(Act::OnApi);
     scene.act(Act::OffApi);

@@ -199,7 +199,7 @@ fn return_from_a_held_policy_raises_nothing() {
 }
 
 #[test]
-fn restart_after_the_modes_of_a_held_policy_raises_nothing() {
+fn restart_with_held_modes_raises_nothing() {
     let in_force = policy(Enforce, false, false);
     let mut durable = at(Enforce, Enforce, None);
     durable.on_policy(&in_force);
@@ -225,7 +225,7 @@ fn history_is_bounded_numbered_and_stamped_once() {
 }
 
 #[test]
-fn renewals_push_no_kill_out_of_the_history() {
+fn renewals_leave_kills_in_the_history() {
     let mut durable = at(Enforce, Enforce, None);
     durable.enter_stage("b", Shadow, Cause::Kill, Vec::new());
     for _ in 0..2 * HISTORY_MAX {

@@ -61,7 +61,7 @@ fn families() -> [(&'static str, Made); 6] {
 }
 
 #[test]
-fn draws_are_uniform_for_every_kind_of_trace_id() {
+fn draws_are_uniform_for_any_trace_id() {
     // 255 degrees of freedom: 255 on average, with a standard deviation of 22.6. Six of them away is never
     // chance.
     const WITHIN: std::ops::Range<f64> = 120.0..391.0;
@@ -150,7 +150,7 @@ proptest! {
 }
 
 #[test]
-fn several_hops_together_admit_as_many_as_the_strictest() {
+fn several_hops_admit_like_the_strictest() {
     let hops = [0.2, 0.5, 0.3].map(ratio);
     let passes = |n: &u128| {
         let draw = draws(1).draw(trace(*n));

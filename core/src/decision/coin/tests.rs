@@ -46,7 +46,7 @@ fn the_ends_are_exact() {
 }
 
 #[test]
-fn evenly_spaced_draws_are_refused_at_the_ratio() {
+fn even_draws_are_refused_at_the_ratio() {
     for tenths in 0..=10u32 {
         let ratio = ratio(DropRatio::ONE / 10 * tenths);
         let draws = 1 << 20;
@@ -80,7 +80,7 @@ fn locking<S>(
 }
 
 #[test]
-fn alternating_positions_are_refused_at_the_same_ratio() {
+fn alternating_draws_are_refused_at_the_ratio() {
     let worst = locking(|_| Dither::default(), |dither, ratio, draw| dither.refuses(ratio, draw));
     assert!(worst < 0.01, "{worst}");
     // Plain accumulators, which admit at a threshold, lock onto the pattern: wholly with a fixed threshold,
@@ -104,7 +104,7 @@ fn alternating_positions_are_refused_at_the_same_ratio() {
 }
 
 #[test]
-fn the_first_request_of_every_coin_is_refused_at_the_ratio() {
+fn first_requests_are_refused_at_the_ratio() {
     let mut draw = draws(11);
     for percent in [1, 10, 50, 90, 99, 100] {
         let ratio = ratio((u64::from(DropRatio::ONE) * percent / 100) as u32);
@@ -135,7 +135,7 @@ fn few_draws_are_taken() {
 
 proptest! {
     #[test]
-    fn a_larger_ratio_refuses_whatever_a_smaller_one_does(
+    fn larger_ratio_refuses_all_and_more(
         a in 0..=DropRatio::ONE, b in 0..=DropRatio::ONE, draw: u32,
     ) {
         let (small, large) = (a.min(b), a.max(b));
@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_admitted_never_strays_from_what_is_owed(
+    fn admissions_stay_close_to_what_is_owed(
         phases in prop::collection::vec((any_ratio(), 1..500_usize), 1..8), seed: u64,
     ) {
         let (mut dither, mut draw) = (Dither::default(), draws(seed));
@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn every_word_is_a_state_that_comes_back_to_the_ratio(bits: u64, ratio in any_ratio(), seed: u64) {
+    fn every_coin_word_returns_to_the_ratio(bits: u64, ratio in any_ratio(), seed: u64) {
         let (mut dither, mut draw) = (Dither::from_bits(bits), draws(seed));
         let requests = 10_000;
         let admitted = (0..requests).filter(|_| !dither.refuses(ratio, &mut draw)).count() as f64;
@@ -171,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn the_share_refused_in_the_long_run_is_the_ratio(a in any_ratio(), b in any_ratio(), seed: u64) {
+    fn refused_share_converges_to_the_ratio(a in any_ratio(), b in any_ratio(), seed: u64) {
         let (mut dither, mut draw) = (Dither::default(), draws(seed));
         let requests = 20_000;
         let refused = (0..requests).filter(|i| dither.refuses(if i % 3 == 0 { a } else { b }, &mut draw)).count();

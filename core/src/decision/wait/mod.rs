@@ -76,7 +76,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn classes_follow_each_other_by_one_factor_from_1_to_120_s() {
+    fn wait_classes_grow_by_one_factor() {
         for class in WaitClass::all() {
             let base = 120_f64.powf(f64::from(class.bits()) / 31.0);
             assert!((class.base().as_secs_f64() - base).abs() <= 0.000_6, "{class:?}: {base}");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn short_break_belongs_to_the_overload_and_a_long_one_ends_it() {
+    fn short_break_continues_the_overload() {
         let (mut trend, now) = follow(|_| 1.0, 30.0);
         let after = |seconds| now + Duration::from_secs(seconds);
         trend.observe(now, DropRatio::NONE);
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_course_has_a_rest_of_at_most_two_minutes(
+        fn remaining_wait_never_exceeds_two_minutes(
             course in proptest::collection::vec((0_u64..1 << 40, 0..=DropRatio::ONE), 1..50),
         ) {
             let mut now = MonoTime::ZERO;

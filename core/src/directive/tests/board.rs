@@ -54,7 +54,7 @@ fn each_absent_value_is_kept_independently() {
 }
 
 #[test]
-fn a_limit_without_a_number_clears_all_values_but_entitlements() {
+fn unknown_limit_clears_all_but_entitlements() {
     let entitled = |number| Values { entitlement: Some(entitlement(number)), ..Values::default() };
     for limit in [Limit::Unlimited, Limit::Unknown] {
         let mut board = Board::default();
@@ -163,7 +163,7 @@ fn a_change_of_any_term_is_sent() {
 }
 
 #[test]
-fn headroom_and_pool_are_withheld_with_the_values() {
+fn headroom_and_pool_wait_with_the_values() {
     let bare = terms(per_second(100));
     let full = Terms { headroom: Some(Headroom::None), pool: Some(pool(3)), ..bare.clone() };
     let mut board = Board::default();
@@ -175,7 +175,7 @@ fn headroom_and_pool_are_withheld_with_the_values() {
 }
 
 #[test]
-fn a_tenant_without_a_directive_follows_the_default_class() {
+fn tenant_outside_the_board_follows_default_class() {
     let mut board = Board::default();
     board.apply(&directive(true, per_second(100), &[("a", Some(1))]));
     let posted = board.get(&bucket("b")).unwrap();
@@ -189,7 +189,7 @@ fn a_tenant_without_a_directive_follows_the_default_class() {
 }
 
 #[test]
-fn keys_are_sorted_and_the_later_of_two_with_one_name_counts() {
+fn keys_are_sorted_without_duplicates() {
     let limit = per_second(100);
     for held in [&[][..], &[("b", Some(9)), ("d", Some(4))][..]] {
         let mut board = Board::default();
@@ -225,7 +225,7 @@ fn only_whole_directives_remove_tenants() {
 }
 
 #[test]
-fn a_reader_gets_only_the_changes_since_its_version() {
+fn reader_gets_only_newer_changes() {
     let limit = per_second(100);
     let mut board = Board::default();
     assert_eq!(board.since(&bucket("b"), 0), None, "nothing is posted");
@@ -242,7 +242,7 @@ fn a_reader_gets_only_the_changes_since_its_version() {
 }
 
 #[test]
-fn quotas_are_sent_to_new_readers_and_after_a_change() {
+fn quotas_reach_new_readers_and_changes() {
     let with = |quotas| Terms { quotas, ..terms(per_second(100)) };
     let mut board = Board::default();
     board.apply(&directive_of(true, with(Some(quotas(7))), &[("a", drops(Some(1)))]));
@@ -263,7 +263,7 @@ fn quotas_are_sent_to_new_readers_and_after_a_change() {
 
 /// A restarted controller draws a new salt: that costs one entry per bucket, and not all its tenants again.
 #[test]
-fn a_new_salt_is_sent_without_the_keys() {
+fn new_salt_is_sent_without_keys() {
     let salted_terms = |salt| Terms { coherence: Some(salted(salt)), ..terms(per_second(100)) };
     let told = [("a", drops(Some(2))), ("default", drops(Some(5)))];
     let mut board = Board::default();

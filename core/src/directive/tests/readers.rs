@@ -189,7 +189,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn readers_in_company_end_with_what_holds_however_each_of_them_looks(
+    fn readers_together_end_with_the_truth(
         history in vec((any_directive(), any::<u16>()), 0..40),
     ) {
         let mut board = Board::default();
@@ -230,7 +230,7 @@ proptest! {
 }
 
 #[test]
-fn shared_updates_are_composed_once_and_slow_readers_get_the_whole_state() {
+fn slow_readers_get_the_whole_state() {
     let mut board = Board::default();
     let change = |board: &mut Board, tenths: u32| {
         board.apply(&directive(false, per_second(100), &[("a", Some(tenths)), ("b", Some(1))]));

@@ -79,7 +79,7 @@ fn directives_only_move_forward() {
 }
 
 #[test]
-fn of_two_controllers_at_one_epoch_the_one_with_the_higher_instance_leads() {
+fn higher_controller_leads_within_one_epoch() {
     let leader = |epoch, instance| Some(Leader { epoch: Epoch(epoch), instance: Some(InstanceId(instance)) });
     let mut order = Sequence::default();
     assert_eq!(order.accept(leader(5, 2), 1), Ok(()));

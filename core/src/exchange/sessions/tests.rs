@@ -88,7 +88,7 @@ impl Sessions {
 }
 
 #[test]
-fn the_longest_disconnected_child_is_evicted_and_never_a_connected_one() {
+fn longest_disconnected_child_is_evicted_first() {
     let mut roster = Sessions::new(InstanceId(99), 3, 100);
     for instance in [1, 2, 3] {
         roster.open(at(0), StreamId(instance), identity(instance.into())).unwrap();
@@ -107,7 +107,7 @@ fn the_longest_disconnected_child_is_evicted_and_never_a_connected_one() {
 }
 
 #[test]
-fn a_disconnected_child_is_remembered_for_120_seconds() {
+fn disconnected_child_is_remembered_two_minutes() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     roster.open(at(0), StreamId(2), identity(2)).unwrap();
@@ -119,7 +119,7 @@ fn a_disconnected_child_is_remembered_for_120_seconds() {
 }
 
 #[test]
-fn a_new_stream_replaces_the_old_one_and_keeps_the_books() {
+fn new_stream_keeps_the_old_books() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap().confirmed = 8;
     assert!(!roster.is_superseded(StreamId(1)));
@@ -140,7 +140,7 @@ fn a_new_stream_replaces_the_old_one_and_keeps_the_books() {
 }
 
 #[test]
-fn session_is_taken_over_by_no_other_certificate() {
+fn session_stays_with_its_certificate() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let others = [
@@ -164,7 +164,7 @@ fn session_is_taken_over_by_no_other_certificate() {
 }
 
 #[test]
-fn an_overtaken_stream_does_not_replace_the_one_that_overtook_it() {
+fn overtaken_stream_does_not_return() {
     let mut roster = Sessions::new(InstanceId(99), 9, 100);
     roster.open(at(0), StreamId(2), identity(1)).unwrap();
     assert_eq!(roster.open(at(1), StreamId(1), identity(1)).unwrap_err(), StreamRejected::Unknown);
@@ -200,7 +200,7 @@ fn the_first_message_is_whole_and_immediate() {
 }
 
 #[test]
-fn the_first_message_is_sent_even_if_empty() {
+fn first_message_is_sent_even_empty() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let nobody = Head::of(&Kills::default());
@@ -236,7 +236,7 @@ fn a_child_gets_changes_or_a_heartbeat() {
 }
 
 #[test]
-fn a_child_gets_only_subscribed_buckets_whole_at_first() {
+fn child_first_gets_whole_subscribed_buckets() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = roster.open(at(0), StreamId(1), identity(1)).unwrap();
     let mut board = board();
@@ -254,7 +254,7 @@ fn a_child_gets_only_subscribed_buckets_whole_at_first() {
 }
 
 #[test]
-fn withheld_values_are_sent_once_they_may_pass() {
+fn withheld_values_are_sent_when_allowed() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let child = listener(&mut roster);
     let mut board = board();
@@ -271,7 +271,7 @@ fn withheld_values_are_sent_once_they_may_pass() {
 }
 
 #[test]
-fn a_new_stream_gets_everything_again_from_number_one() {
+fn new_stream_repeats_everything_from_one() {
     let mut roster = Sessions::new(InstanceId(99), 1, 100);
     let mut board = board();
     for stream in [1, 2] {
@@ -296,7 +296,7 @@ impl Ledger for NoLedger {
 }
 
 #[test]
-fn invented_instances_share_the_room_of_their_service() {
+fn invented_instances_share_their_service_room() {
     let mut sessions = Sessions::new(InstanceId(99), 9, 100);
     sessions.key_room = KeyRoom::new(100);
     let of =

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_rounded_up_to_five_significant_bits() {
+    fn drill_latencies_round_up_to_five_bits() {
         let rounded = |us| Spread::of([(us, 1)], 0).latencies().next().unwrap().0;
         for (us, due) in [(0, 1), (1, 1), (31, 31), (32, 32), (33, 34), (64, 64), (65, 68), (1_000, 1_024)] {
             assert_eq!(rounded(us), due, "{us}");

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn parent_times_its_clients_and_adds_the_spreads_of_its_aggregators() {
+    fn parent_adds_clients_and_aggregator_spreads() {
         let mut lower = DrillTiming::default();
         let clients = (1..=3).map(|id| (InstanceId(id), due(ZONE, Role::Client, 1)));
         lower.begin(at(0), Drill(7), Some(zone(ZONE)), clients);

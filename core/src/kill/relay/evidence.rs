@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_counts_until_an_order_or_a_controller() {
+    fn evidence_ends_with_order_or_controller() {
         use Act::*;
         let table: &[(&[Act], u64)] = &[
             (&[Child(1)], 1),

@@ -93,7 +93,7 @@ fn order_is_sent_once_on_each_stream() {
 }
 
 #[test]
-fn unconfirmed_order_outlives_the_end_of_another_kill() {
+fn unconfirmed_order_outlives_another_kill() {
     for (confirmed, generation) in [(0, 3), (1, 2)] {
         let mut relay = relay();
         relay.order(at(0), &FLEET, true).unwrap();
@@ -114,7 +114,7 @@ fn implausible_generation_is_rejected_and_confirms_nothing() {
 }
 
 #[test]
-fn order_of_a_child_aggregator_is_relayed_with_a_later_generation() {
+fn child_order_gains_one_generation() {
     let mut relay = relay();
     relay.on_directives(&directives(2, 0)).unwrap();
     let child = InstanceId(1);
@@ -126,7 +126,7 @@ fn order_of_a_child_aggregator_is_relayed_with_a_later_generation() {
 }
 
 #[test]
-fn age_of_an_order_grows_at_every_aggregator_on_its_way() {
+fn order_ages_at_every_aggregator() {
     let [mut lower, mut upper] = [InstanceId(1), InstanceId(2)].map(KillRelay::new);
     lower.order(at(1_000), &FLEET, true).unwrap();
     let mut sent = Report { seq: 1, ..Report::default() };
@@ -141,7 +141,7 @@ fn age_of_an_order_grows_at_every_aggregator_on_its_way() {
 
 /// Orders and ends at an aggregator (`here`) and at the aggregators below it, before the controller knows.
 #[test]
-fn kill_ends_above_when_its_last_order_has_ended() {
+fn kill_above_ends_with_its_last_order() {
     #[derive(Clone, Copy, Debug)]
     enum Act {
         Here(bool),
@@ -194,7 +194,7 @@ fn kill_ends_above_when_its_last_order_has_ended() {
 }
 
 #[test]
-fn child_cannot_change_an_order_that_was_given_here() {
+fn child_cannot_change_a_local_order() {
     let mut relay = relay();
     relay.order(at(0), &FLEET, true).unwrap();
     let child = process(InstanceId(1), Role::Aggregator);
@@ -204,7 +204,7 @@ fn child_cannot_change_an_order_that_was_given_here() {
 }
 
 #[test]
-fn orders_of_children_are_bounded_and_leave_room_for_own_ones() {
+fn child_orders_leave_room_for_own() {
     let mut relay = relay();
     let order = KillOrder { generation: KillGeneration(1), age: Duration::ZERO, ends_held: false };
     let of = |process: u128| (OrderId { scope: FLEET, given_at: InstanceId(process) }, order);
@@ -217,7 +217,7 @@ fn orders_of_children_are_bounded_and_leave_room_for_own_ones() {
 }
 
 #[test]
-fn drill_is_joined_once_confirmed_upwards_and_timed() {
+fn confirmed_drill_is_joined_and_timed() {
     let mut relay = relay();
     let zone = Zone::new("a").unwrap();
     let child = || {

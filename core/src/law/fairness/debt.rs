@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_within_their_part_of_the_limit_do_not_repay_the_surge_of_another() {
+    fn moderate_tenants_repay_no_surge_of_others() {
         for (target, claims, expected) in [
             // Without this line the first would have 125.
             (250.0, &[claim(400.0, 1.0), claim(9_000.0, 1.0)][..], &[400.0, 100.0][..]),
@@ -68,7 +68,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_claim_gets_more_than_it_asks_for_and_all_get_what_is_left_of_the_target(
+        fn claims_are_bounded_and_share_the_rest(
             limit in 1.0..1e5_f64, part in 0.25..1.0_f64,
             demands in prop::collection::vec((0.0..1e5_f64, 0.01..100.0_f64), 1..12),
         ) {

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_grows_on_hold_gets_its_fair_part() {
+    fn growing_tenant_on_hold_stays_fair() {
         // The hold was split 80, 80, 107 when the controller fell silent; now the third tenant offers eight
         // times as much.
         let (got, headroom) = held(267.0, &[listed(100.0, 4.0), listed(100.0, 1.0), listed(800.0, 0.25)]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_floors_of_tenants_are_the_zones_part_of_them() {
+    fn holding_zone_scales_tenant_limits() {
         let limited = Claimant { tenant_limit: 300.0, ..listed(500.0, 1.0) };
         let (got, headroom) = held(1_000.0, &[limited, listed(10.0, 1.0)]);
         assert_eq!(got[0], HeldPart { rate: 100.0, at_tenant_limit: true }, "a third of 300");

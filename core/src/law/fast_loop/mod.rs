@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_is_the_share_above_the_allocation() {
+    fn ratio_is_the_share_above_allocation() {
         let half = DropRatio::new(DropRatio::ONE / 2).unwrap();
         for (rps, allowed, on_hold, directed, expected) in [
             (1_000.0, 250.0, false, None, 0.75),

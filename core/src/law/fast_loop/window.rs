@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_stream_reads_steady_at_every_phase_and_interval() {
+    fn steady_stream_reads_steady_always() {
         for (phase, interval) in [(0, 100), (3, 100), (50, 100), (99, 100), (20, 250), (7, 500), (0, 1_000)] {
             let mut window = Window::default();
             for now in 0..10_000_u64 {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_surge_shows_in_the_last_bin_and_chance_does_not() {
+    fn surge_shows_in_the_last_bin() {
         let mut window = Window::default();
         for tick in 0..20 {
             window.add(at(tick * 100), 100.0, ms(100));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn old_counts_are_cleared_also_after_a_long_pause() {
+    fn old_counts_clear_after_long_pauses() {
         for pause in [3_200, 4_700, 4_800, 5_000, 60_000] {
             let mut window = Window::default();
             for tick in 0..100 {

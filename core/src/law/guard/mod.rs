@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_share_of_traffic_plus_an_even_part() {
+    fn part_is_traffic_share_plus_even_part() {
         for (zone, own, expected) in [
             (zone(1000.0, Some(800.0), 4), Some(200.0), 1000.0 * (0.9 * 0.25 + 0.1 / 4.0)),
             (zone(1000.0, Some(800.0), 4), Some(0.0), 25.0),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_burst_grows_with_the_part_and_a_limit_of_zero_has_none() {
+    fn burst_grows_with_the_part() {
         for (guard, depth) in [(0.0, 3.0), (20.0, 1.0 + 4.0 + 3.0), (2000.0, 100.0 + 40.0 + 3.0)] {
             let zone = zone(guard, None, 1);
             let part = |zone| Guard::part_of(&zone, Some(Rate::ZERO));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_pool_follows_the_traffic_and_half_is_divided_evenly() {
+    fn half_the_pool_follows_the_traffic() {
         for (zone, own, clients, expected) in [
             (pool(Some(1_000.0), 800.0, 1.0, 0.0), Some(200.0), 4, 250.0),
             (pool(Some(1_000.0), 800.0, 1.0, 0.0), Some(0.0), 4, 125.0),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_learned_factor_deepens_a_pool_up_to_a_bound() {
+    fn learned_factor_deepens_a_bounded_pool() {
         // At 20/s a depth of 8 requests, 0.4 s of the rate.
         for (shared, factor, burst, depth) in [
             (Some(20.0), 1.0, 1e6, 8.0),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_deepen_a_learned_pool_within_the_limit() {
+    fn client_groups_deepen_pools_within_the_limit() {
         // Groups, limit, learned factor, depth of a pool with a base of 8 requests.
         for (group, limit, factor, depth) in [
             (50.0, 1_000.0, 12.0, 65.0),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_of_few_clients_are_deep_however_little_each_offers() {
+    fn pools_of_few_clients_are_deep() {
         let base = |rate: f64| 0.05 * rate + 2.0 * (0.2 * rate).sqrt() + 1.0;
         for (shared, clients, depth) in [
             (Some(150.0), 1, 32.0),
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rate_is_taken_whole_and_two_thirds_of_a_change_after_the_share_time() {
+    fn first_rate_counts_whole() {
         let time = parameters::SHARE_TIME;
         assert_eq!(client_rate(None, rate(70.0), time / 10), rate(70.0));
         let grown = client_rate(Some(Rate::ZERO), rate(100.0), time);
@@ -260,7 +260,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_of_all_clients_make_up_the_guard(guard in 0.0..1e6_f64, own in prop::collection::vec(0.0..1e5_f64, 1..50)) {
+        fn client_parts_make_up_the_guard(guard in 0.0..1e6_f64, own in prop::collection::vec(0.0..1e5_f64, 1..50)) {
             let offered: f64 = own.iter().sum();
             let zone = zone(guard, Some(offered), own.len() as u32);
             let part = |own| Guard::part_of(&zone, Some(rate(own))).rate;
@@ -269,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn the_parts_of_all_clients_make_up_the_pool(
+        fn client_parts_make_up_the_pool(
             shared in 0.0..1e6_f64, depth in 1.0..12.0_f64, burst in 0.0..1e5_f64,
             own in prop::collection::vec(0.0..1e5_f64, 1..50),
         ) {

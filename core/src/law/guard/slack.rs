@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn slack_grows_while_a_guard_wastes_room_and_shrinks_again() {
+    fn slack_grows_while_guards_waste_room() {
         let mut slack = Slack::default();
         // Room for 1,000/s, half of it used although more was offered.
         let wasteful = period(500, 250, 0);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn room_of_one_period_does_not_count_as_wasted() {
+    fn one_roomy_period_is_no_waste() {
         let mut slack = Slack::default();
         let wasteful = period(500, 250, 0);
         for _ in 0..20 {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn in_shadow_the_slack_adapts_as_under_enforcement() {
+    fn shadow_slack_adapts_as_under_enforcement() {
         let mut slack = Slack::default();
         let wasteful = Counts { offered: 500, would_dropped: 250, would_guard_dropped: 250, ..Counts::ZERO };
         (0..3).for_each(|_| slack.on_period(wasteful, 1_000.0));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn on_off_traffic_is_judged_over_both_halves() {
+    fn alternating_traffic_is_judged_whole() {
         let mut slack = Slack::default();
         // One half of a second uses all of its room, and the guard cuts the rest.
         for _ in 0..20 {

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn depth_grows_with_each_second_of_refusals_that_would_have_fitted() {
+    fn pool_depth_grows_with_avoidable_refusals() {
         let groups = period(100, 20);
         // periods, counts, room, settled, factor
         for (periods, counts, room, settled, factor) in [

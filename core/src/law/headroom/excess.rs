@@ -34,7 +34,7 @@ mod tests {
     const SPAN: Duration = Duration::from_millis(100);
 
     #[test]
-    fn excess_is_saved_below_the_room_up_to_a_bound_and_spent_above_it() {
+    fn excess_is_saved_below_the_room() {
         // room, offered, requests left after each span
         for (room, spans) in [
             (300.0, &[(0.0, 30.0), (0.0, 60.0), (0.0, 60.0), (600.0, 30.0), (600.0, 0.0)][..]),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn excess_is_bounded_by_two_seconds_of_a_small_room() {
+    fn small_room_saves_two_seconds_of_excess() {
         let mut excess = FirstExcess::default();
         (0..30).for_each(|_| excess.on_span(8.0, 0.0, SPAN));
         assert_eq!(excess.requests, 16.0);

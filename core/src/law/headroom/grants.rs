@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn few_clients_are_granted_what_they_lack_and_the_others_wait() {
+    fn lacking_clients_are_granted_first() {
         for (room, wanted, expected) in [
             (1_000.0, &[20.5, 20.5, 20.5, 5.0, 20.0][..], &[Some(20), Some(20), Some(20), None, None][..]),
             (1_000.0, &[50.0, 20.0, 5.0], &[Some(50), None, Some(5)]),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_come_back_while_the_zone_uses_less_than_its_room() {
+    fn grants_return_with_the_room() {
         for (room, offered, ms, back) in
             [(1_000.0, 999.0, 1_000, 30), (1_000.0, 0.0, 9_000, 60), (10.0, 0.0, 1_000, 5)]
         {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_without_spare_room_grants_nothing_and_then_begins_anew() {
+    fn full_zone_grants_nothing() {
         for (room, offered) in [(0.0, 0.0), (0.0, 5_000.0), (1_000.0, 1_000.0)] {
             let mut grants = Grants::default();
             grants.on_span(room, offered, span(9_000));

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn any_key_may_use_the_headroom_and_none_loses_what_it_uses() {
+    fn any_key_may_use_the_headroom() {
         let stopped = ZoneClaimant { stopped_at: Some(200.0), ..key(900.0, 200.0) };
         let heavy = ZoneClaimant { weight: 3.0, ..key(900.0, 100.0) };
         for (claimants, expected) in [
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_fits_the_room_and_its_margin(
+        fn passes_fit_the_room_and_its_margin(
             headroom in 0.0..1e5_f64,
             keys in prop::collection::vec((0.0..1e5_f64, 0.0..1e4_f64, 0.01..100.0_f64), 1..12),
         ) {

@@ -45,7 +45,7 @@ fn code_holds_a_standing() {
 }
 
 #[test]
-fn memory_counts_a_name_and_follows_its_rate() {
+fn tail_memory_follows_a_names_rate() {
     let interval = Duration::from_millis(100);
     // requests/s until, and the rate that the name's bin has at the end; none while it is uncounted
     for (phases, due) in [
@@ -76,7 +76,7 @@ fn memory_counts_a_name_and_follows_its_rate() {
 }
 
 #[test]
-fn name_is_due_after_two_looks_with_traffic() {
+fn name_is_due_after_two_busy_looks() {
     let interval = Duration::from_millis(100);
     let mut memory = NameMemory::new(at(0.0), false);
     let mut due = Vec::new();
@@ -107,7 +107,7 @@ fn room_grows_evenly_and_is_bounded() {
 }
 
 #[test]
-fn level_cuts_heavy_names_and_leaves_light_ones() {
+fn tail_level_cuts_only_heavy_names() {
     // One name of 100/s and forty of 1/s in 60: the heavy one has what the light ones leave.
     let tail =
         Tail { established: demand(&[(100.0, 100.0), (1.0, 40.0)], 0.0, 0.0), names: 41, ..Tail::default() };
@@ -123,7 +123,7 @@ fn level_cuts_heavy_names_and_leaves_light_ones() {
 }
 
 #[test]
-fn flood_of_new_names_counts_as_a_twentieth() {
+fn new_name_flood_counts_a_twentieth() {
     for (names, each) in [(4, 12.0), (100, 0.571)] {
         let traffic = f64::from(names) * 15.0;
         let established = demand(&[(15.0, traffic)], 0.0, 0.0);

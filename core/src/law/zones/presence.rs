@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn presences_add_up_to_the_nearest_thousandth_and_to_one_at_least() {
+    fn presences_sum_to_at_least_one() {
         let table: [(&[f64], u32); 10] = [
             (&[], 1_000),
             (&[0.0], 1_000),
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_sum_travels_and_is_as_near_as_thousandths_are(ages in vec(0..90_000u64, 0..100)) {
+        fn presence_sum_survives_as_thousandths(ages in vec(0..90_000u64, 0..100)) {
             let presences: Vec<f64> = ages.iter().map(|ms| presence(Duration::from_millis(*ms))).collect();
             let sum = Presences::sum(presences.iter().copied());
             prop_assert_eq!(Presences::new(sum.thousandths()), Ok(sum));

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_share_of_traffic_plus_an_even_part() {
+    fn part_is_traffic_share_plus_even_part() {
         // presence and offered of each, and the parts
         for (sharers, due) in [
             (&[(1.0, 500.0)][..], &[1.0][..]),
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_of_all_make_up_the_whole_and_no_more(
+        fn zone_parts_make_up_the_whole(
             sharers in prop::collection::vec((0.0..=1.0_f64, 0.0..1e6_f64), 1..9),
         ) {
             let parts = parts(&sharers);

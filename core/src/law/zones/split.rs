@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_parts_of_all_children_make_up_the_headroom(offered in prop::collection::vec(0.0..1e6_f64, 1..9)) {
+        fn child_parts_make_up_the_headroom(offered in prop::collection::vec(0.0..1e6_f64, 1..9)) {
             let sum: f64 = offered.iter().sum();
             let child = Child { presence: 1.0, presences: offered.len() as f64 };
             let parts: Vec<f64> =

@@ -14,12 +14,12 @@ fn check_takes(rate: QuotaRate, refill: Refill, steps: &[(u64, u64, u64)]) {
 }
 
 #[test]
-fn reply_is_the_number_of_tokens_before_the_take() {
+fn take_replies_with_the_former_balance() {
     check_takes(rate(2, 2, 60_000), Refill::OnPhase, &[(0, 1, 2), (1, 1, 1), (2, 1, 0), (3, 1, 0)]);
 }
 
 #[test]
-fn take_of_nothing_shows_the_refilled_bucket_and_changes_nothing() {
+fn empty_take_only_shows_the_bucket() {
     let rate = rate(10, 3, 1_000);
     let mut balance = Balance::full(rate, 0);
     assert_eq!(balance.reduce(rate, 500, 8, Refill::OnPhase), 10);
@@ -77,7 +77,7 @@ fn session_begins_where_there_were_enough_tokens() {
 }
 
 #[test]
-fn extremes_neither_wrap_nor_grant_beyond_a_full_bucket() {
+fn bucket_extremes_neither_wrap_nor_overgrant() {
     for (rate, at) in [
         (rate(MOST, MOST, 1), MOST),
         (rate(MOST, MOST, 1), u64::MAX),
@@ -108,7 +108,7 @@ fn extremes_neither_wrap_nor_grant_beyond_a_full_bucket() {
 }
 
 #[test]
-fn parameters_outside_the_range_are_no_rate_and_the_error_names_the_first() {
+fn invalid_rate_error_names_its_parameter() {
     for (parameters, name) in [
         ((0, 0, 0), "max"),
         ((MOST + 1, 1, 1), "max"),

@@ -20,7 +20,7 @@ fn in_seconds(reply: Throttled) -> [i64; 5] {
 }
 
 #[test]
-fn thirty_a_minute_with_a_burst_of_fifteen_more_answers_as_callers_know() {
+fn thirty_a_minute_answers_as_callers_know() {
     let rate = GcraRate::new(15, 30, 60).unwrap();
     let mut gcra = Gcra::default();
     assert_eq!(rate.emission_ns, 2 * SECOND);
@@ -65,7 +65,7 @@ fn parameters_out_of_range_are_no_rate() {
 }
 
 #[test]
-fn extremes_neither_wrap_nor_admit_beyond_the_burst() {
+fn throttle_extremes_neither_wrap_nor_overadmit() {
     for (max_burst, count, period) in
         [(i64::MAX as u64 - 1, SECOND, 1), (0, 1, 9_223_372_036), (9_223_372_034, 1, 1), (0, SECOND, 1)]
     {
@@ -124,7 +124,7 @@ proptest! {
     }
 
     #[test]
-    fn no_interval_admits_more_than_the_burst_and_the_rate(
+    fn interval_admits_within_burst_and_rate(
         rate in any_rate(),
         steps in vec((prop_oneof![Just(0), 0..2 * SECOND], 0..6_u64), 80),
     ) {

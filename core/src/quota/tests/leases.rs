@@ -6,7 +6,7 @@ use super::*;
 use crate::names::Name;
 
 #[test]
-fn lease_takes_the_least_and_at_most_a_quarter_of_the_rest() {
+fn lease_is_bounded_by_a_quarter() {
     for (balance, least, wanted, taken) in [
         (0, 1, 1, 0),
         (0, 0, 100, 0),
@@ -32,7 +32,7 @@ fn any_number() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn lease_is_covered_by_the_balance_and_grows_with_it(
+    fn lease_is_covered_by_the_balance(
         balance in any_number(),
         more in any_number(),
         least in any_number(),
@@ -48,7 +48,7 @@ proptest! {
 }
 
 #[test]
-fn lease_of_a_quota_fits_into_its_bucket_and_bounds_what_it_admits_without_a_store() {
+fn lease_bounds_admission_without_a_store() {
     let quota = |max, lease| {
         Quota::new(
             Name::new("api_calls").unwrap(),

@@ -82,7 +82,7 @@ fn check_intervals(rate: QuotaRate, granted: &[(u64, u64)]) -> Result<(), TestCa
 
 proptest! {
     #[test]
-    fn bucket_answers_as_the_model_also_when_times_go_back(
+    fn bucket_matches_the_model(
         rate in any_rate(),
         begin in 0..1_000_u64,
         steps in vec(any_step(), 80),
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn no_interval_is_granted_more_than_a_full_bucket_and_its_refills(
+    fn interval_grants_within_bucket_and_refills(
         rate in any_rate(),
         takes in vec((0..9_u64, any::<bool>(), any::<bool>()), 80),
         times in any_times(false),
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn bucket_holds_tokens_at_the_time_that_it_says_and_no_millisecond_before(
+    fn tokens_arrive_exactly_when_announced(
         rate in any_rate(),
         taken in 1..60_u64,
         at in 0..500_u64,

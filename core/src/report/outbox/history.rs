@@ -114,7 +114,7 @@ mod tests {
     const OTHER: ParentIndex = ParentIndex(1);
 
     #[test]
-    fn memory_of_a_parent_is_current_from_the_first_counts_of_a_new_name_or_once_it_merged_some() {
+    fn merge_makes_parent_memory_current() {
         for (before, sent, merged) in [
             (LastParent::NewName, LastParent::Current(ONE), LastParent::Current(ONE)),
             (LastParent::ReusedName, LastParent::MaybeStale(ONE), LastParent::Current(ONE)),

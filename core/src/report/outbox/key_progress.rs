@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn key_is_defined_then_reported_and_starts_over_on_a_new_stream() {
+    fn key_starts_over_on_a_new_stream() {
         let (mut progress, mut next) = (KeyProgress::default(), 7);
         assert_eq!(progress.define(&mut next).map(|(id, _)| id.get()), Some(7));
         assert!(progress.define(&mut next).is_none());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_confirmed_key_leaves_its_wire_id_to_the_next_one() {
+    fn only_a_confirmed_key_passes_its_id() {
         for (confirmed, expected) in [(3, 0), (2, 1)] {
             let (mut slot, mut next) = (Slot::default(), 0);
             slot.progress.define(&mut next);

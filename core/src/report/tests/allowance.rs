@@ -82,7 +82,7 @@ impl Parent {
 }
 
 #[test]
-fn requests_beyond_the_bound_are_cut_once_and_the_books_balance() {
+fn excess_requests_are_cut_once() {
     let mut parent = Parent::begun();
     assert_eq!(parent.total(100, 50), (50, 0));
     // 0.1 s at the bound, and the second that is carried.
@@ -92,7 +92,7 @@ fn requests_beyond_the_bound_are_cut_once_and_the_books_balance() {
 }
 
 #[test]
-fn unused_allowance_of_at_most_a_second_is_carried() {
+fn unused_allowance_is_carried_one_second() {
     let mut parent = Parent::begun();
     (1..=50).for_each(|tenth| assert_eq!(parent.total(tenth * 100, 0), (0, 0)));
     assert_eq!(parent.total(5_100, 10_000), (1_100, 8_900));
@@ -126,7 +126,7 @@ fn cut_counts_stay_consistent_in_every_column() {
 }
 
 #[test]
-fn refusals_from_memory_are_cut_with_the_requests_and_alone() {
+fn memory_refusals_are_cut_alone() {
     let repeated = |offered, quota_repeated| Tally {
         counts: Counts { offered, quota_dropped: offered, quota_repeated, ..Counts::ZERO },
         late: Counts::ZERO,
@@ -149,7 +149,7 @@ fn refusals_from_memory_are_cut_with_the_requests_and_alone() {
 }
 
 #[test]
-fn refusals_by_quotas_wait_for_the_requests_that_they_are_about() {
+fn quota_refusals_wait_for_their_requests() {
     let mut parent = Parent::begun();
     let counts = |offered, quota_dropped| Tally {
         counts: Counts { offered, quota_dropped, ..Counts::ZERO },
@@ -167,7 +167,7 @@ fn refusals_by_quotas_wait_for_the_requests_that_they_are_about() {
 }
 
 #[test]
-fn instance_with_a_history_may_report_a_hundred_times_as_much_and_no_more_than_a_hundred_times_the_bound() {
+fn instance_history_multiplies_its_bound_hundredfold() {
     let mut parent = Parent::begun();
     let mut total = 0;
     for second in 1..=600 {
@@ -185,7 +185,7 @@ fn instance_with_a_history_may_report_a_hundred_times_as_much_and_no_more_than_a
 }
 
 #[test]
-fn report_after_a_long_cut_is_counted_in_full() {
+fn report_after_a_long_cut_counts_fully() {
     let mut parent = Parent::begun();
     assert_eq!(parent.total(100, 50), (50, 0));
     assert_eq!(parent.total(3_600_000, 3_000_000), (2_999_950, 0), "an hour at the bound");
@@ -216,7 +216,7 @@ fn requests_given_up_beyond_belief_are_cut() {
 }
 
 #[test]
-fn bound_of_an_aggregator_is_for_each_client_below_it_now_or_before() {
+fn aggregator_bound_counts_every_client_below() {
     let mut parent = Parent::begun();
     parent.clients = 5;
     assert_eq!(parent.total(100, 500), (500, 0));
@@ -226,7 +226,7 @@ fn bound_of_an_aggregator_is_for_each_client_below_it_now_or_before() {
 }
 
 #[test]
-fn counts_of_unverified_times_stop_at_the_room_for_them_and_verified_ones_do_not() {
+fn only_unverified_times_exhaust_their_room() {
     let mut parent = Parent::begun();
     parent.late_room = 100;
     assert_eq!(parent.total(60_000, 5_000), (5_000, 0), "a minute is verified");
@@ -237,7 +237,7 @@ fn counts_of_unverified_times_stop_at_the_room_for_them_and_verified_ones_do_not
 }
 
 #[test]
-fn refusals_wait_for_the_requests_that_they_are_about() {
+fn refusals_wait_for_their_requests() {
     let mut parent = Parent::begun();
     let counts =
         |offered, dropped| Tally { counts: Counts { offered, dropped, ..Counts::ZERO }, late: Counts::ZERO };
@@ -254,7 +254,7 @@ fn refusals_wait_for_the_requests_that_they_are_about() {
 }
 
 #[test]
-fn parts_of_a_report_count_as_the_whole_and_are_covered_with_the_last() {
+fn report_parts_count_as_the_whole() {
     let mut parent = Parent::begun();
     let whole = parent.report(1_000, &[(0, tally(400)), (1, tally(1_900))]);
     let part = |id: usize, more| Report {
@@ -274,7 +274,7 @@ fn parts_of_a_report_count_as_the_whole_and_are_covered_with_the_last() {
 }
 
 #[test]
-fn counts_of_an_unfinished_report_are_not_counted_again_on_the_next_stream() {
+fn unfinished_report_is_not_counted_again() {
     let mut parent = Parent::begun();
     let part = Report { more: true, ..parent.report(1_000, &[(0, tally(400))]) };
     parent.enter(&part);

@@ -59,7 +59,7 @@ fn check_refused(broken: &Report, why: &InvalidReport) {
 }
 
 #[test]
-fn an_invalid_report_is_refused_and_leaves_the_books_unchanged() {
+fn invalid_report_leaves_the_books_unchanged() {
     let good = Report { seq: 3, time: Some(MonoTime::from_micros(1_000)), ..Report::default() };
     let counts = |id: u32, counts: Counts, late: Counts| Report {
         tallies: [(KeyId(id), Tally { counts, late })].into(),
@@ -138,7 +138,7 @@ fn an_invalid_report_is_refused_and_leaves_the_books_unchanged() {
 }
 
 #[test]
-fn a_report_without_a_time_counts_nothing_and_measures_nothing() {
+fn report_without_time_counts_nothing() {
     let mut books = books();
     let alive = Report { seq: 3, ..Report::default() };
     assert_eq!(enter(&mut books, &alive).unwrap(), Entered::default());
@@ -148,7 +148,7 @@ fn a_report_without_a_time_counts_nothing_and_measures_nothing() {
 }
 
 #[test]
-fn a_key_without_room_is_counted_once_as_rejected_and_its_counts_stay_separate() {
+fn key_without_room_counts_once_as_rejected() {
     let mut books = books();
     let report = |seq, offered| Report {
         seq,
@@ -178,7 +178,7 @@ struct Return {
 }
 
 #[test]
-fn counting_continues_from_the_remembered_count_or_from_base() {
+fn counting_continues_from_memory_or_base() {
     use Origin::{Observed, TakenOver};
     let row = |remembered, (base, sent, value), counted, unconfirmed, origin| Return {
         continues: true,
@@ -279,7 +279,7 @@ fn an_overtaken_greeting_subtracts_nothing() {
 
 /// A ledger that moves a key returns its new place, which is used from then on.
 #[test]
-fn counts_follow_a_key_to_its_new_place() {
+fn counts_follow_their_key() {
     struct Moving(Vec<Option<Place>>);
     impl Ledger for Moving {
         fn place(&mut self, _: KeyId, _: &Key) -> Option<Place> {

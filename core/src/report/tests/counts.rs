@@ -23,7 +23,7 @@ fn summary(counts: Counts) -> [u64; 4] {
 }
 
 #[test]
-fn refused_admitted_passed_and_guarded_are_derived_from_the_columns() {
+fn columns_yield_refused_admitted_passed_and_guarded() {
     const MAX: u64 = u64::MAX;
     let table = [
         ([0, 0, 0, 0, 0], [0, 0, 0, 0]),
@@ -46,7 +46,7 @@ fn refused_admitted_passed_and_guarded_are_derived_from_the_columns() {
 }
 
 #[test]
-fn request_that_a_quota_refuses_has_passed_but_is_not_admitted_and_a_remembered_one_is_not_offered() {
+fn quota_refusal_has_passed_without_admission() {
     const MAX: u64 = u64::MAX;
     let table = [
         ([10, 3, 2, 4, 1], [0, 0, 0], [5, 5, 1, 3], 10),
@@ -65,7 +65,7 @@ fn request_that_a_quota_refuses_has_passed_but_is_not_admitted_and_a_remembered_
 }
 
 #[test]
-fn counts_with_more_refused_by_quotas_than_passed_are_unsound_and_their_largest_part_is_sound() {
+fn excess_quota_refusals_make_counts_unsound() {
     const MAX: u64 = u64::MAX;
     let table = [
         ([10, 3, 2, 4, 1], [1, 0, MAX - 10], None),
@@ -84,7 +84,7 @@ fn counts_with_more_refused_by_quotas_than_passed_are_unsound_and_their_largest_
 }
 
 #[test]
-fn counts_with_more_refused_than_offered_are_unsound() {
+fn excess_refusals_make_counts_unsound() {
     const MAX: u64 = u64::MAX;
     let table = [
         ([0, 0, 0, 0, 0], true),
@@ -144,7 +144,7 @@ fn any_tally() -> impl Strategy<Value = Tally> {
 
 proptest! {
     #[test]
-    fn tallies_join_to_the_least_that_covers_both(a in any_tally(), b in any_tally(), c in any_tally()) {
+    fn joined_tallies_cover_both_minimally(a in any_tally(), b in any_tally(), c in any_tally()) {
         prop_assert_eq!(a.merge(a), a);
         prop_assert_eq!(a.merge(b), b.merge(a));
         prop_assert_eq!(a.merge(b).merge(c), a.merge(b.merge(c)));

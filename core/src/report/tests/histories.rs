@@ -499,21 +499,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn nothing_is_counted_twice_and_nothing_is_missing_unnamed(
+    fn nothing_counts_twice_or_vanishes_unnamed(
         history in vec(any_step(1), 0..80), last in 0..2usize,
     ) {
         check_history(&history, last);
     }
 
     #[test]
-    fn keys_that_are_handed_to_and_fro_are_counted_once(
+    fn keys_handed_back_and_forth_count_once(
         history in vec(any_handing(), 0..120), last in 0..2usize,
     ) {
         check_history(&history, last);
     }
 
     #[test]
-    fn two_uplinks_that_lead_to_one_parent_do_no_harm(
+    fn two_uplinks_to_one_parent_are_harmless(
         history in vec(prop_oneof![8 => any_step(2), 1 => (0..KEYS).prop_map(Step::Hand)], 0..80), last in 0..2usize,
     ) {
         check_history(&history, last);
@@ -532,7 +532,7 @@ proptest! {
     }
 
     #[test]
-    fn parents_that_live_count_everything_if_what_was_sent_is_confirmed_before_a_move(
+    fn living_parents_count_everything_confirmed(
         history in vec(prop_oneof![decide(), (0..2usize).prop_map(Step::Move), finish()], 0..30), last in 0..2usize,
     ) {
         let mut world = World::default();

@@ -14,7 +14,7 @@ fn reopen(outbox: &mut Outbox) {
 }
 
 #[test]
-fn counts_are_sent_after_the_parent_answers_and_definitions_say_if_it_was_the_last_parent() {
+fn counts_wait_for_the_parent_to_answer() {
     let mut outbox = Outbox::default();
     let fill = |outbox: &mut Outbox| {
         let mut report = Report { time: Some(MonoTime::ZERO), ..Report::default() };
@@ -47,7 +47,7 @@ fn counts_are_sent_after_the_parent_answers_and_definitions_say_if_it_was_the_la
 }
 
 #[test]
-fn definition_without_counts_does_not_make_the_parent_the_last_one() {
+fn definition_without_counts_changes_no_last_parent() {
     let mut outbox = answered();
     let mut report = Report::default();
     outbox.fill(&mut report, &[key("a")], |_| Tally::ZERO);
@@ -59,7 +59,7 @@ fn definition_without_counts_does_not_make_the_parent_the_last_one() {
 }
 
 #[test]
-fn report_carries_changed_keys_and_on_a_new_stream_all_keys() {
+fn new_stream_reports_all_keys() {
     let keys = [key("a"), key("b")];
     let mut outbox = answered();
     let send = |outbox: &mut Outbox, a, b| {
@@ -96,7 +96,7 @@ fn base_after(reports: u64, confirmed: u64) -> u64 {
 }
 
 #[test]
-fn late_confirmation_confirms_no_report_beyond_its_number() {
+fn late_confirmation_stops_at_its_number() {
     for reports in [1, 63, 64, 65, 200] {
         for confirmed in 0..=reports {
             let base = base_after(reports, confirmed);
@@ -108,7 +108,7 @@ fn late_confirmation_confirms_no_report_beyond_its_number() {
 }
 
 #[test]
-fn wire_id_of_an_unconfirmed_key_is_not_reused() {
+fn unconfirmed_wire_id_is_not_reused() {
     let mut outbox = answered();
     let fill = |outbox: &mut Outbox, name: &str| {
         let mut report = Report::default();

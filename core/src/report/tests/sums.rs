@@ -122,7 +122,7 @@ fn client_is_one_client_whatever_it_says() {
 }
 
 #[test]
-fn late_counts_of_one_child_cut_no_other() {
+fn late_counts_of_one_child_spare_others() {
     for (role, clients) in [(Role::Client, 10_000_000), (Role::Aggregator, 10_000_000)] {
         let mut parent = Parent::new(20_000);
         let mut honest = parent.greeted(Role::Client, 1, 0);
@@ -152,7 +152,7 @@ fn late_counts_of_one_child_cut_no_other() {
 }
 
 #[test]
-fn allowance_for_unknown_times_is_a_day_and_fills_with_time() {
+fn untimed_allowance_is_a_refilling_day() {
     let mut parent = Parent::new(10);
     let mut child = parent.greeted(Role::Client, 1, 0);
     for _ in 0..120 {
@@ -171,7 +171,7 @@ fn allowance_for_unknown_times_is_a_day_and_fills_with_time() {
 }
 
 #[test]
-fn times_that_only_the_child_shows_use_up_the_allowance_for_unknown_times() {
+fn child_only_times_use_the_untimed_allowance() {
     let mut parent = Parent::new(10);
     let mut counted = 0;
     let mut child = parent.greeted(Role::Client, 1, 0);
@@ -198,7 +198,7 @@ fn times_that_only_the_child_shows_use_up_the_allowance_for_unknown_times() {
 }
 
 #[test]
-fn honest_children_that_were_away_for_hours_lose_nothing() {
+fn honest_absent_children_lose_nothing() {
     let mut parent = Parent::new(20_000);
     // A restarted aggregator: 5,000 clients return to it after six hours.
     let mut aggregator = parent.greeted(Role::Aggregator, 1, 0);
@@ -220,7 +220,7 @@ fn honest_children_that_were_away_for_hours_lose_nothing() {
 }
 
 #[test]
-fn hostile_aggregator_is_cut_at_its_share_and_no_other_child() {
+fn hostile_aggregator_is_cut_at_its_share() {
     let mut parent = Parent::new(1_000);
     let mut honest = parent.greeted(Role::Aggregator, 1, 50);
     let mut liar = parent.greeted(Role::Aggregator, 2, u32::MAX);
@@ -240,7 +240,7 @@ fn hostile_aggregator_is_cut_at_its_share_and_no_other_child() {
 }
 
 #[test]
-fn any_number_of_instances_stays_below_the_range() {
+fn any_number_of_instances_stays_in_range() {
     let mut parent = Parent::new(10);
     for instance in 1..=2_000 {
         let mut liar = parent.greeted(Role::Aggregator, instance, u32::MAX);

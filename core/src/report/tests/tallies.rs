@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn they_come_in_any_order_and_the_later_of_two_counts(pairs in vec((0..6u32, any_tally()), 0..12)) {
+    fn later_of_two_tallies_counts(pairs in vec((0..6u32, any_tally()), 0..12)) {
         let pairs = pairs.into_iter().map(|(id, tally)| (KeyId(id), tally));
         let map: BTreeMap<KeyId, Tally> = pairs.clone().collect();
         prop_assert_eq!(pairs.collect::<Tallies>(), tallies(&map));
@@ -43,7 +43,7 @@ proptest! {
 }
 
 #[test]
-fn an_id_that_does_not_ascend_is_refused() {
+fn tally_ids_must_ascend() {
     let mut tallies = Tallies::default();
     assert!(tallies.push(KeyId(3), tally(1)));
     for id in [0, 2, 3] {

@@ -52,7 +52,7 @@ fn judged(observed: &Observed) -> [&'static str; 2] {
 }
 
 #[test]
-fn each_input_below_above_absent_not_a_number_stale_and_too_few() {
+fn each_gate_input_is_judged_by_kind() {
     type Change = fn(&mut Observed);
     const PASS: &str = "pass";
     const FAIL: &str = "fail";
@@ -211,7 +211,7 @@ fn unobserved() -> Observed {
 }
 
 #[test]
-fn canary_gate_without_any_latency_rests_on_refusals_and_extra_gates() {
+fn gate_without_latency_rests_on_refusals() {
     type Change = fn(&mut Observed);
     let table: [(&str, Change, &str, LatencyBasis); 17] = [
         ("no instance observes", |_| {}, "pass", LatencyBasis::NotReported),
@@ -288,7 +288,7 @@ fn any_reading() -> impl Strategy<Value = Reading> {
 proptest! {
     /// Where any latency was reported, a claim that requests are unobserved changes no judgement.
     #[test]
-    fn claiming_unobserved_requests_never_changes_what_reported_latencies_say(
+    fn unobserved_claims_never_change_reported_latencies(
         canary in any_reading(), control in any_reading(), ratio in any_reading(),
         had_latencies: bool, claimed in 1..u64::MAX,
     ) {

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stream_is_renewed_in_the_last_third_of_the_old_certificate_and_before_its_end() {
+    fn stream_is_renewed_in_the_final_third() {
         let hour = Duration::from_secs(3_600) + LAST;
         assert_eq!(wait(hour, 0), Duration::from_secs(2_400));
         assert_eq!(wait(hour, u32::MAX), Duration::from_secs(3_600));

@@ -156,7 +156,7 @@ fn pool(depth_milli: u32) -> wire::Pool {
 }
 
 #[test]
-fn depth_of_a_pool_outside_its_range_is_rejected() {
+fn out_of_range_pool_depth_is_rejected() {
     for depth_milli in [0, 999, 12_001, u32::MAX] {
         let sent = wire::BucketDirective { pool: Some(pool(depth_milli)), ..bucket("b", Vec::new()) };
         let decoded = DirectivesDecoder::default().decode(directives(vec![sent]));
@@ -166,7 +166,7 @@ fn depth_of_a_pool_outside_its_range_is_rejected() {
 }
 
 #[test]
-fn headroom_without_a_value_is_unchanged_and_pool_without_a_rate_is_none() {
+fn headroom_without_value_means_unchanged() {
     use wire::bucket_directive::Headroom as Wire;
     let decode = |headroom, rate| {
         let pool = wire::Pool { rate, ..pool(1_000) };
@@ -191,7 +191,7 @@ fn headroom_without_a_value_is_unchanged_and_pool_without_a_rate_is_none() {
 }
 
 #[test]
-fn unlimited_set_to_false_is_an_unknown_limit() {
+fn false_unlimited_is_an_unknown_limit() {
     let unlimited = |yes| wire::BucketDirective {
         limit: Some(wire::bucket_directive::Limit::Unlimited(yes)),
         ..bucket("b", Vec::new())
@@ -212,7 +212,7 @@ fn report_interval_is_capped_at_one_minute() {
 }
 
 #[test]
-fn unknown_and_removed_coins_decode_to_the_default() {
+fn unknown_coins_decode_to_the_default() {
     for (coin, expected) in [
         (0, Coin::Dithered),
         (1, Coin::Dithered),

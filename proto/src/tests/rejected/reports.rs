@@ -247,7 +247,7 @@ fn deltas_that_overflow_a_count_are_rejected() {
 }
 
 #[test]
-fn keys_of_an_unfinished_report_are_passed_on_and_not_held() {
+fn unfinished_report_keys_are_passed_on() {
     let mut decoder = ReportDecoder::default();
     let mut part = |part: wire::Report| {
         let keys = decoder.decode(more(part)).unwrap().unwrap();
@@ -283,7 +283,7 @@ fn first_error(parts: impl Iterator<Item = wire::Report>) -> (usize, DecodeError
 }
 
 #[test]
-fn endless_lists_are_rejected_as_soon_as_they_pass_their_bound() {
+fn endless_list_is_rejected_at_its_bound() {
     let names = |number: usize| (number * 4_096..).take(4_096).map(|bucket| bucket.to_string());
     let holds = (0..).map(|number| {
         let holds = names(number).map(|bucket| hold(&bucket)).collect();
@@ -309,7 +309,7 @@ fn endless_lists_are_rejected_as_soon_as_they_pass_their_bound() {
 }
 
 #[test]
-fn greeting_of_several_parts_with_keys_is_rejected() {
+fn split_greeting_with_keys_is_rejected() {
     let keys = || wire::Report { definitions: definitions(0, 1), ..report() };
     check_report_rejected(vec![more(greeting(|_| ())), keys()], &DecodeError::GreetingKeys);
     let first = wire::Report { definitions: definitions(0, 1), ..greeting(|_| ()) };
@@ -348,7 +348,7 @@ fn gaps_and_repetitions_of_seq_are_rejected() {
 }
 
 #[test]
-fn tiny_parts_after_large_ones_cost_no_more_than_their_own_size() {
+fn tiny_parts_cost_only_their_size() {
     let mut parts = Vec::new();
     for part in 0..8 {
         let names = |kind: &str| -> Vec<String> {

@@ -103,7 +103,7 @@ fn largest_evidence(buckets: usize) -> Evidence {
 }
 
 #[test]
-fn evidence_that_leaves_out_latencies_claims_no_unobserved_requests() {
+fn latency_free_evidence_claims_nothing_unobserved() {
     let bins = |count: u16| {
         let mut latency = Histogram::default();
         (0..count).for_each(|bin| latency.add(Bin::new(bin).unwrap(), 1));
@@ -129,7 +129,7 @@ fn evidence_that_leaves_out_latencies_claims_no_unobserved_requests() {
 }
 
 #[test]
-fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
+fn ten_thousand_longest_names_fit_their_messages() {
     let evidence = largest_evidence(1);
     let next = Report { seq: 2, definitions: BTreeMap::new(), evidence, ..largest_report(1) };
     // A greeting has no keys.
@@ -140,7 +140,7 @@ fn ten_thousand_keys_with_the_longest_names_stay_within_message_bounds() {
 
 /// Each report has only one list, so that no other list hides a wrong estimate of its entries.
 #[test]
-fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
+fn every_single_list_fits_its_messages() {
     let largest = largest_report(5_000);
     let bare = Report { seq: u64::MAX, ..largest_report(0) };
     let Report {
@@ -178,7 +178,7 @@ fn every_single_list_fills_its_parts_and_stays_within_message_bounds() {
 }
 
 #[test]
-fn small_entries_fill_a_part_up_to_the_key_limit() {
+fn small_entries_fill_parts_to_the_limit() {
     let tallies = |keys: u32| (0..keys).map(|id| (KeyId(id), Tally::ZERO)).collect();
     let stream = |keys| [defining(5_000), Report { seq: 2, tallies: tallies(keys), ..Report::default() }];
     assert_eq!(check_reports(&[Report { seq: 1, ..Report::default() }]), [1], "a heartbeat is one message");
@@ -207,7 +207,7 @@ fn bytes_of_next(keys: u32, grows: Counts, late: Counts) -> usize {
 }
 
 #[test]
-fn key_takes_at_most_five_bytes_when_two_counts_grow_by_less_than_128() {
+fn slowly_growing_key_takes_five_bytes() {
     let of = |offered, dropped| Counts { offered, dropped, ..Counts::ZERO };
     for (keys, grows, most) in [
         (10, of(1, 0), 5.0),

@@ -20,7 +20,7 @@ fn check_parts(text: &str, parts: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_of_another_zone_service_or_role_is_forbidden_and_named_at_both_ends() {
+async fn misplaced_certificate_is_forbidden_at_both_ends() {
     let authority = Authority::new(DOMAIN);
     let own = identity(7);
     let parent = Process::new(&authority, aggregator());
@@ -56,7 +56,7 @@ async fn certificate_of_another_zone_service_or_role_is_forbidden_and_named_at_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn service_of_another_zone_cannot_open_a_stream_even_if_its_own_check_is_skipped() {
+async fn foreign_service_opens_no_stream_unchecked() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let mut server = Server::secured(&parent.certificates);
@@ -72,7 +72,7 @@ async fn service_of_another_zone_cannot_open_a_stream_even_if_its_own_check_is_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plaintext_child_at_a_tls_port_and_the_reverse_are_named_at_both_ends() {
+async fn plaintext_mismatch_is_named_at_both_ends() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let mut server = Server::secured(&parent.certificates);
@@ -93,7 +93,7 @@ async fn plaintext_child_at_a_tls_port_and_the_reverse_are_named_at_both_ends() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_handshake_delays_no_other_connection_and_no_shutdown() {
+async fn slow_handshake_delays_no_other_connection() {
     let authority = Authority::new(DOMAIN);
     let (parent, child) = (Process::new(&authority, aggregator()), Process::new(&authority, service()));
     let mut server = Server::secured(&parent.certificates);
@@ -112,7 +112,7 @@ async fn slow_handshake_delays_no_other_connection_and_no_shutdown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_ends_when_the_certificate_that_opened_it_expires() {
+async fn stream_ends_with_its_opening_certificate() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     let short = Validity::lasting(Duration::from_secs(3));

@@ -9,7 +9,7 @@ use super::{DOMAIN, Process, aggregator, service};
 use crate::scripted::{ChildEvent, ParentEvent, Running, Server, until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewed_certificate_continues_the_stream_and_nothing_is_rejected() {
+async fn renewed_certificate_continues_the_stream() {
     let authority = Authority::new(DOMAIN);
     let parent = Process::new(&authority, aggregator());
     // So near its end that the stream is renewed immediately.

@@ -38,7 +38,7 @@ fn change(shard: &mut Shard, slot: u32) -> u64 {
 }
 
 #[test]
-fn changed_bucket_is_not_evicted_before_its_commit_is_on_disk() {
+fn changed_bucket_stays_until_its_commit() {
     let mut shard = shard(2);
     for number in 0..2 {
         let slot = insert(&mut shard, number, 0).unwrap();
@@ -66,7 +66,7 @@ fn changed_bucket_is_not_evicted_before_its_commit_is_on_disk() {
 }
 
 #[test]
-fn rows_of_a_failed_commit_are_in_the_next_one_once() {
+fn failed_commit_rows_repeat_once() {
     let (mut shard, slots) = changed_shard();
     let (mut rows, mut gathered) = (Rows::default(), Vec::new());
     shard.gather(1, &mut rows, &mut gathered);
@@ -80,7 +80,7 @@ fn rows_of_a_failed_commit_are_in_the_next_one_once() {
 }
 
 #[test]
-fn bucket_that_was_used_is_evicted_after_one_that_was_not() {
+fn used_bucket_outlasts_an_unused_one() {
     let mut shard = shard(3);
     for number in 0..3 {
         insert(&mut shard, number, 0).unwrap();
@@ -96,7 +96,7 @@ fn bucket_that_was_used_is_evicted_after_one_that_was_not() {
 }
 
 #[test]
-fn bucket_that_changes_while_it_is_settled_is_settled_again() {
+fn bucket_changed_while_settling_settles_again() {
     let (mut shard, slots) = changed_shard();
     let mut rows = Rows::default();
     let taken = shard.take_unsettled(ALL, 0);
@@ -109,7 +109,7 @@ fn bucket_that_changes_while_it_is_settled_is_settled_again() {
 }
 
 #[test]
-fn buckets_whose_rows_were_not_written_are_settled_later() {
+fn unwritten_rows_are_settled_later() {
     let (mut shard, slots) = changed_shard();
     let mut rows = Rows::default();
     let taken = shard.take_unsettled(ALL, 0);
@@ -123,7 +123,7 @@ fn buckets_whose_rows_were_not_written_are_settled_later() {
 }
 
 #[test]
-fn bucket_that_a_later_commit_has_is_not_settled_once_that_is_on_disk() {
+fn bucket_in_a_later_commit_stays_unsettled() {
     let mut shard = shard(3);
     let slots: Vec<u32> = (0..3).map(|number| insert(&mut shard, number, 0).unwrap()).collect();
     let (mut rows, mut gathered) = (Rows::default(), Vec::new());

@@ -12,7 +12,7 @@ use crate::operation::{Answer, Unavailable};
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn failed_commits_grant_nothing_under_always_and_the_engine_recovers() {
+async fn failed_durable_commits_grant_nothing() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     let a = bucket("a", 100);
@@ -37,7 +37,7 @@ async fn failed_commits_grant_nothing_under_always_and_the_engine_recovers() {
 }
 
 #[tokio::test]
-async fn hanging_disk_stops_grants_after_one_interval_and_nobody_waits_for_it() {
+async fn hanging_disk_refuses_without_delay() {
     for durability in [INTERVAL, Durability::Always] {
         let data = tempfile::tempdir().unwrap();
         let (engine, faults) = faulty(&settings(data.path(), durability));
@@ -58,7 +58,7 @@ async fn hanging_disk_stops_grants_after_one_interval_and_nobody_waits_for_it() 
 }
 
 #[tokio::test]
-async fn bucket_that_cannot_be_read_is_not_granted_and_hits_go_on() {
+async fn unreadable_bucket_grants_nothing() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), INTERVAL));
     let (known, unknown) = (bucket("known", 10), bucket("unknown", 10));
@@ -71,7 +71,7 @@ async fn bucket_that_cannot_be_read_is_not_granted_and_hits_go_on() {
 }
 
 #[tokio::test]
-async fn without_durability_grants_go_on_while_the_disk_hangs() {
+async fn grants_without_durability_survive_hangs() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::None));
     let a = bucket("a", 10);
@@ -85,7 +85,7 @@ async fn without_durability_grants_go_on_while_the_disk_hangs() {
 }
 
 #[tokio::test]
-async fn commits_are_shared_by_the_callers_that_wait() {
+async fn waiting_callers_share_commits() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     let keys: Vec<String> = (0..200).map(|number| format!("k{number}")).collect();
@@ -114,7 +114,7 @@ async fn ask_new(engine: &Engine, round: usize, count: usize) -> Vec<Result<Answ
 }
 
 #[tokio::test]
-async fn reads_that_no_run_waits_for_are_not_made() {
+async fn unawaited_reads_are_not_made() {
     const ROUNDS: usize = 8;
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::None));
@@ -130,7 +130,7 @@ async fn reads_that_no_run_waits_for_are_not_made() {
 }
 
 #[tokio::test]
-async fn buckets_that_wait_for_a_hanging_disk_are_bounded() {
+async fn buckets_waiting_for_a_disk_are_bounded() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::None));
     faults.hang(true);

@@ -40,7 +40,7 @@ async fn buckets_beyond_the_memory_are_exact() {
 }
 
 #[tokio::test]
-async fn buckets_that_change_all_the_time_stay_in_the_log_and_others_leave_it() {
+async fn only_changing_buckets_stay_logged() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::Always);
     let (rare, often): (Vec<String>, Vec<String>) =

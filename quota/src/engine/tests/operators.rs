@@ -6,7 +6,7 @@ use crate::engine::operator::{Bucket, PAGE_MAX};
 use crate::store::State;
 
 #[tokio::test]
-async fn buckets_are_listed_in_pages_and_found_by_key() {
+async fn buckets_are_listed_in_pages_by_key() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::None);
     let keys = ["a:1", "a:2", "a:3", "b:1"];
@@ -35,7 +35,7 @@ async fn buckets_are_listed_in_pages_and_found_by_key() {
 }
 
 #[tokio::test]
-async fn reset_bucket_is_full_also_after_a_restart() {
+async fn reset_bucket_stays_full_after_restart() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::None);
     for key in ["a", "b"] {
@@ -75,7 +75,7 @@ async fn busiest_and_most_refused_keys_fade() {
 }
 
 #[tokio::test]
-async fn key_is_found_and_reset_behind_any_number_of_keys_that_begin_alike() {
+async fn key_is_found_behind_similar_keys() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::None);
     run(&engine, reduce(bucket("a", 10), 4)).await.unwrap();
@@ -91,7 +91,7 @@ async fn key_is_found_and_reset_behind_any_number_of_keys_that_begin_alike() {
 }
 
 #[tokio::test]
-async fn all_buckets_of_a_key_are_reset_whatever_their_number() {
+async fn all_buckets_of_a_key_are_reset() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::None);
     let sizes = 1..=PAGE_MAX as u64 * 2 + 1;

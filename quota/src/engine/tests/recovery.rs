@@ -13,7 +13,7 @@ use crate::store::Kind;
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn figures_do_not_wait_for_a_hanging_disk() {
+async fn figures_never_await_a_hanging_disk() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     run(&engine, reduce(bucket("a", 10), 1)).await.unwrap();
@@ -28,7 +28,7 @@ async fn figures_do_not_wait_for_a_hanging_disk() {
 }
 
 #[tokio::test]
-async fn store_that_opens_and_fails_again_is_not_opened_without_a_pause() {
+async fn store_failing_again_reopens_after_a_pause() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     run(&engine, reduce(bucket("a", 10), 1)).await.unwrap();
@@ -44,7 +44,7 @@ async fn store_that_opens_and_fails_again_is_not_opened_without_a_pause() {
 }
 
 #[tokio::test]
-async fn panic_of_the_database_in_a_commit_is_an_error_of_the_disk() {
+async fn database_panic_is_a_disk_error() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     run(&engine, reduce(bucket("a", 10), 1)).await.unwrap();
@@ -57,7 +57,7 @@ async fn panic_of_the_database_in_a_commit_is_an_error_of_the_disk() {
 }
 
 #[tokio::test]
-async fn debit_that_was_settled_during_a_commit_that_failed_is_not_granted_again() {
+async fn settled_debit_survives_a_failed_commit() {
     let data = tempfile::tempdir().unwrap();
     // So long that no operation waits for a commit.
     let interval = Durability::Interval(Duration::from_secs(3_600));
@@ -81,7 +81,7 @@ async fn debit_that_was_settled_during_a_commit_that_failed_is_not_granted_again
 }
 
 #[tokio::test]
-async fn store_whose_rows_cannot_be_written_is_opened_again_though_nothing_changes() {
+async fn unwritable_rows_reopen_an_unchanged_store() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     run(&engine, reduce(bucket("a", 10), 1)).await.unwrap();
@@ -97,7 +97,7 @@ async fn store_whose_rows_cannot_be_written_is_opened_again_though_nothing_chang
 }
 
 #[tokio::test]
-async fn room_that_could_not_be_made_is_made_once_the_disk_accepts_rows() {
+async fn room_is_made_once_disk_accepts_rows() {
     let data = tempfile::tempdir().unwrap();
     let (engine, faults) = faulty(&settings(data.path(), Durability::Always));
     let a = bucket("a", 10);

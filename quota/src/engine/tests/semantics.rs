@@ -10,7 +10,7 @@ use crate::operation::{Answer, BucketName, Operation};
 const EVERY: [Durability; 3] = [Durability::Always, INTERVAL, Durability::None];
 
 #[tokio::test]
-async fn debits_are_there_after_a_restart_at_every_durability() {
+async fn debits_survive_restarts_at_every_durability() {
     for durability in EVERY {
         let data = tempfile::tempdir().unwrap();
         let engine = open(data.path(), durability);
@@ -28,7 +28,7 @@ async fn debits_are_there_after_a_restart_at_every_durability() {
 }
 
 #[tokio::test]
-async fn throttles_and_sessions_are_there_after_a_restart() {
+async fn throttles_and_sessions_survive_restarts() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), INTERVAL);
     let throttle = Operation::Throttle { key: b"t", rate: GcraRate::new(0, 1, 3_600).unwrap(), quantity: 1 };
@@ -50,7 +50,7 @@ async fn throttles_and_sessions_are_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn question_about_a_new_bucket_begins_no_phase_and_writes_nothing() {
+async fn question_about_new_buckets_writes_nothing() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::Always);
     let bucket = BucketName { key: b"k", rate: QuotaRate::new(2, 2, 100).unwrap() };
@@ -64,7 +64,7 @@ async fn question_about_a_new_bucket_begins_no_phase_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn take_takes_from_all_buckets_or_from_none() {
+async fn take_debits_all_buckets_or_none() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), INTERVAL);
     let (a, b) = (bucket("a", 10), bucket("b", 3));
@@ -81,7 +81,7 @@ async fn take_takes_from_all_buckets_or_from_none() {
 }
 
 #[tokio::test]
-async fn clock_of_the_server_does_not_run_backwards() {
+async fn server_clock_never_runs_backwards() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), INTERVAL);
     let bucket = BucketName { key: b"k", rate: QuotaRate::new(1, 1, 1_000).unwrap() };
@@ -93,7 +93,7 @@ async fn clock_of_the_server_does_not_run_backwards() {
 }
 
 #[tokio::test]
-async fn run_completes_at_once_where_all_is_in_memory() {
+async fn run_in_memory_completes_immediately() {
     let data = tempfile::tempdir().unwrap();
     let engine = open(data.path(), Durability::None);
     let operations = [reduce(bucket("a", 10), 1), reduce(bucket("b", 10), 1)];

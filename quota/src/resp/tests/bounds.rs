@@ -12,7 +12,7 @@ use crate::resp::connection::OUTPUT_BYTES_MAX;
 use crate::resp::input::{ARGUMENTS_MAX, COMMAND_BYTES_MAX};
 
 #[tokio::test]
-async fn long_key_is_refused_and_the_connection_goes_on() {
+async fn long_key_is_refused_without_closing() {
     let served = Served::open();
     let long = "k".repeat(KEY_BYTES_MAX);
     for (key, expected) in
@@ -37,7 +37,7 @@ async fn take_names_a_bounded_number_of_buckets() {
 }
 
 #[tokio::test]
-async fn stream_that_cannot_be_followed_is_closed_after_the_replies_before() {
+async fn unparsable_stream_closes_after_earlier_replies() {
     let served = Served::open();
     let too_many = format!("*{}\r\n", ARGUMENTS_MAX + 1);
     let too_long =
@@ -71,7 +71,7 @@ async fn empty_array_is_no_command() {
 }
 
 #[tokio::test]
-async fn error_that_repeats_foreign_bytes_stays_one_line() {
+async fn foreign_bytes_stay_on_one_error_line() {
     let served = Served::open();
     let bytes = array(&[b"NO\r\nPE", b"\xff\n"]);
     let reply = served.ask([bytes.as_slice()]).await;
@@ -81,7 +81,7 @@ async fn error_that_repeats_foreign_bytes_stays_one_line() {
 }
 
 #[tokio::test]
-async fn pipeline_longer_than_a_batch_is_answered_whole() {
+async fn long_pipeline_is_answered_whole() {
     let served = Served::open();
     let count = 2 * COMMANDS_PER_BATCH_MAX + 7;
     let bytes: Vec<u8> = (0..count).flat_map(|_| command("RL.REDUCE a 1000000 60 AT 0")).collect();
@@ -91,7 +91,7 @@ async fn pipeline_longer_than_a_batch_is_answered_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_does_not_read_its_replies_is_closed() {
+async fn client_ignoring_its_replies_is_closed() {
     let served = Served::open();
     let (mut client, connection) = served.connect();
     let began = Instant::now();
@@ -103,7 +103,7 @@ async fn client_that_does_not_read_its_replies_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_does_not_finish_a_command_is_closed_and_an_idle_one_is_not() {
+async fn unfinished_command_closes_unlike_idleness() {
     let served = Served::open();
     let (mut idle, idle_connection) = served.connect();
     let (mut client, connection) = served.connect();
@@ -136,7 +136,7 @@ async fn shutdown_answers_what_was_read_and_closes() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_a_client_that_never_stops_sending() {
+async fn shutdown_ends_an_endless_sender() {
     let served = Served::open();
     let (client, connection) = served.connect();
     let (mut replies, mut commands) = tokio::io::split(client);
@@ -149,7 +149,7 @@ async fn shutdown_ends_a_client_that_never_stops_sending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_that_sends_a_command_byte_by_byte_is_closed() {
+async fn byte_by_byte_sender_is_closed() {
     let served = Served::open();
     let (mut client, connection) = served.connect();
     let began = Instant::now();
@@ -163,7 +163,7 @@ async fn client_that_sends_a_command_byte_by_byte_is_closed() {
 }
 
 #[tokio::test]
-async fn clients_that_ask_for_much_take_turns_with_others() {
+async fn greedy_clients_take_turns_with_others() {
     let served = Served::open();
     let (greedy, _connection) = served.connect();
     let (mut replies, mut commands) = tokio::io::split(greedy);

@@ -86,7 +86,7 @@ async fn each_fault_has_its_text() {
 }
 
 #[tokio::test]
-async fn numbers_at_the_ends_of_their_range_are_taken() {
+async fn numbers_at_range_ends_are_accepted() {
     let served = Served::open();
     for (text, expected) in [
         ("RL.PREDUCE a 9223372036854775807 9223372036854775807", ":9223372036854775807\r\n"),
@@ -99,7 +99,7 @@ async fn numbers_at_the_ends_of_their_range_are_taken() {
 }
 
 #[tokio::test]
-async fn replies_of_a_pipeline_keep_their_order_around_faults() {
+async fn pipeline_replies_keep_order_around_faults() {
     let served = Served::open();
     let commands = [
         "RL.REDUCE a 3 60 AT 0",
@@ -116,7 +116,7 @@ async fn replies_of_a_pipeline_keep_their_order_around_faults() {
 }
 
 #[tokio::test]
-async fn command_that_arrives_in_parts_is_answered_as_one() {
+async fn split_command_is_answered_as_one() {
     let served = Served::open();
     let pipeline = |key: usize| -> Vec<u8> {
         let texts =

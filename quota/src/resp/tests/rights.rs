@@ -45,7 +45,7 @@ async fn viewer_gives_back_what_it_took_alone() {
 }
 
 #[tokio::test]
-async fn rights_of_a_line_replace_those_of_its_role() {
+async fn rights_of_a_line_replace_role_rights() {
     let served = Served::with_lines(&[
         (1, "viewer", "quota:take,read:{acme}:"),
         (2, "admin", "quota:read"),

@@ -36,7 +36,7 @@ fn tokens(store: &DatabaseStore, number: u64) -> Option<u64> {
 }
 
 #[test]
-fn number_of_a_commit_that_was_cut_short_is_not_used_again() {
+fn cut_commit_number_stays_unused() {
     let data = tempfile::tempdir().unwrap();
     let (store, _) = open(data.path()).unwrap();
     commit(&store, 1, 0..5_000, row(9, 1));
@@ -54,7 +54,7 @@ fn number_of_a_commit_that_was_cut_short_is_not_used_again() {
 }
 
 #[test]
-fn commit_that_is_in_tables_and_no_journal_is_followed_by_others() {
+fn commit_without_a_journal_is_followed() {
     let data = tempfile::tempdir().unwrap();
     let (store, _) = open(data.path()).unwrap();
     commit(&store, 1, 0..3, row(9, 1));
@@ -71,7 +71,7 @@ fn commit_that_is_in_tables_and_no_journal_is_followed_by_others() {
 }
 
 #[test]
-fn buckets_are_on_disk_before_the_log_forgets_them() {
+fn buckets_are_durable_before_the_log_forgets() {
     for is_log in [false, true] {
         let data = tempfile::tempdir().unwrap();
         let (store, _) = open(data.path()).unwrap();

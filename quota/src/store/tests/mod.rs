@@ -72,7 +72,7 @@ fn data_are_for_their_owner_alone() {
 }
 
 #[test]
-fn commits_are_there_after_a_restart_without_an_end() {
+fn commits_survive_an_abrupt_restart() {
     let data = tempfile::tempdir().unwrap();
     let (store, number) = open(data.path()).unwrap();
     assert_eq!(number, 0);
@@ -89,7 +89,7 @@ fn commits_are_there_after_a_restart_without_an_end() {
 }
 
 #[test]
-fn changes_in_the_log_are_found_after_a_restart_in_their_order() {
+fn logged_changes_keep_order_after_restart() {
     let data = tempfile::tempdir().unwrap();
     let (store, _) = open(data.path()).unwrap();
     write(&store, 1, 0..3, row(9, 1));
@@ -121,7 +121,7 @@ fn removal_in_the_log_removes_the_row() {
 }
 
 #[test]
-fn second_server_other_directories_and_newer_formats_are_refused() {
+fn foreign_formats_and_second_servers_are_refused() {
     let data = tempfile::tempdir().unwrap();
     let (store, _) = open(data.path()).unwrap();
     assert!(refusal(data.path()).contains("another quota server uses this directory"));
@@ -136,7 +136,7 @@ fn second_server_other_directories_and_newer_formats_are_refused() {
 }
 
 #[test]
-fn creation_that_was_cut_short_is_begun_again() {
+fn cut_creation_begins_again() {
     let data = tempfile::tempdir().unwrap();
     drop(open(data.path()).unwrap());
     fs::write(data.path().join("creating"), "").unwrap();
@@ -187,7 +187,7 @@ fn journal_that_lost_a_commit_is_refused() {
 }
 
 #[test]
-fn journal_that_cannot_be_read_is_no_damage() {
+fn unreadable_journal_is_no_damage() {
     let data = tempfile::tempdir().unwrap();
     let (store, _) = open(data.path()).unwrap();
     write(&store, 1, 0..5, row(1, 1));
@@ -197,7 +197,7 @@ fn journal_that_cannot_be_read_is_no_damage() {
 }
 
 #[test]
-fn bytes_after_the_last_commit_on_disk_are_dropped() {
+fn bytes_after_the_last_commit_are_dropped() {
     let data = tempfile::tempdir().unwrap();
     let (store, _) = open(data.path()).unwrap();
     write(&store, 1, 0..5, row(1, 1));

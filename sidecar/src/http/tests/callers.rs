@@ -61,7 +61,7 @@ fn has(program: &str, version: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn python_caller_asks_and_serves_without_an_answer() {
+async fn python_caller_serves_without_an_answer() {
     if has("python3", "--version") {
         asks(&["python3", "check.py"]).await;
     } else {

@@ -51,7 +51,7 @@ fn value() -> impl Strategy<Value = HeaderValue> {
 
 proptest! {
     #[test]
-    fn any_body_is_answered_by_a_decision_or_a_problem(body in body()) {
+    fn any_body_gets_a_decision_or_problem(body in body()) {
         let [port, _] = &*PORTS;
         for call in [crate::http::json::Call::Check, crate::http::json::Call::Report] {
             let status = port.service.inner.end(call, &body).now_or_never().unwrap().status().as_u16();
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn any_header_fields_are_answered_in_the_dialect_of_the_proxy(
+    fn any_headers_get_proxy_answers(
         values in proptest::collection::vec((0_usize..8, value()), 0..10),
     ) {
         const NAMES: [&str; 8] = [
@@ -81,7 +81,7 @@ proptest! {
 
     /// The rule for all paths matches any path.
     #[test]
-    fn no_spelling_of_a_path_escapes_the_rules(path in value()) {
+    fn no_path_spelling_escapes_the_rules(path in value()) {
         let [_, port] = &*PORTS;
         let uri = HeaderValue::from_bytes(&[b"/", path.as_bytes()].concat()).unwrap();
         let request = Request::get("/nginx").header("x-original-uri", uri).header("x-original-method", "PUT");

@@ -29,7 +29,7 @@ fn decision_has_the_members_that_it_needs() {
 }
 
 #[test]
-fn request_counts_for_its_tenant_as_its_cost() {
+fn request_charges_its_tenant_its_cost() {
     for (body, tenant, offered) in [
         (json!({ "bucket": "b", "tenant": "acme", "cost": 7 }), "acme", 7),
         (json!({ "bucket": "b" }), "default", 1),
@@ -87,7 +87,7 @@ fn requests_together_are_admitted_all_or_none() {
 }
 
 #[test]
-fn invalid_check_is_a_problem_that_names_the_member_and_counts_for_nothing() {
+fn invalid_check_names_its_member() {
     const LISTED: &str = "buckets: [b]\n";
     let requests = |count: usize| json!({ "requests": vec![json!({ "bucket": "b" }); count] }).to_string();
     let (many, most) = (requests(257), requests(256));
@@ -162,7 +162,7 @@ fn invalid_utf8_is_a_problem() {
 }
 
 #[test]
-fn report_is_recorded_for_a_bucket_that_is_known() {
+fn report_is_recorded_for_a_known_bucket() {
     let port = Port::new();
     port.post("/v1/check", r#"{"bucket":"b"}"#);
     for (body, result) in [
@@ -187,7 +187,7 @@ fn report_is_recorded_for_a_bucket_that_is_known() {
 }
 
 #[test]
-fn invalid_report_is_a_problem_that_names_the_member_and_records_nothing() {
+fn invalid_report_names_its_member() {
     let port = Port::new();
     port.post("/v1/check", r#"{"bucket":"b"}"#);
     for (body, field, detail) in [

@@ -25,7 +25,7 @@ fn offered(port: &Port, bucket: &str) -> u64 {
 }
 
 #[test]
-fn admitted_request_is_answered_in_the_dialect_of_the_proxy_without_a_body() {
+fn admitted_proxy_request_has_no_body() {
     let port = Port::new();
     for (path, status) in [("/check", 200), ("/nginx", 204)] {
         let answer = port.get(path, &[BUCKET, ("x-plimsoll-tenant", "acme")]);
@@ -36,7 +36,7 @@ fn admitted_request_is_answered_in_the_dialect_of_the_proxy_without_a_body() {
 }
 
 #[test]
-fn refusal_is_the_problem_document_of_the_middleware() {
+fn proxy_refusal_is_the_middleware_problem() {
     let port = Port::new();
     port.plane.limit("checkout", 1_000.0).unwrap();
     (0..1_000).for_each(|_| assert_eq!(port.get("/check", &[BUCKET]).status, 200));
@@ -62,7 +62,7 @@ fn refusal_is_the_problem_document_of_the_middleware() {
 }
 
 #[test]
-fn nginx_gets_a_403_with_the_fields_and_no_body() {
+fn nginx_gets_a_bare_403_with_fields() {
     let port = Port::new();
     port.plane.limit("checkout", 0.0).unwrap();
     let answer = port.get("/nginx", &[BUCKET]);
@@ -98,7 +98,7 @@ fn withheld_refusal_admits_and_says_so() {
 /// The answer to a gRPC request is HTTP as well: a proxy would mistake the status 200 of a gRPC
 /// refusal for an admission.
 #[test]
-fn refusal_of_a_request_of_any_kind_has_the_status_of_a_refusal() {
+fn any_refused_kind_has_the_refusal_status() {
     let port = Port::new();
     port.plane.refuse("checkout", Reason::ClusterOverload).unwrap();
     for headers in [
@@ -140,7 +140,7 @@ fn preflight_passes_and_is_counted() {
 }
 
 #[test]
-fn rules_compare_method_and_path_of_the_original_request() {
+fn rules_compare_the_original_request() {
     for (path, names, refused) in [
         ("/check", ["x-forwarded-method", "x-forwarded-uri"], 429),
         ("/nginx", ["x-original-method", "x-original-uri"], 403),
@@ -190,7 +190,7 @@ fn headers_of_another_proxy_are_the_callers() {
 }
 
 #[test]
-fn original_request_that_the_proxy_does_not_name_meets_only_rules_without_a_path() {
+fn unnamed_original_meets_no_path_rules() {
     for headers in [
         &[][..],
         &[("x-forwarded-uri", "/healthz"), ("x-forwarded-uri", "/healthz")],
@@ -209,7 +209,7 @@ fn original_request_that_the_proxy_does_not_name_meets_only_rules_without_a_path
 
 /// Good traffic is not refused for a mistake in the configuration of its proxy.
 #[test]
-fn mistakes_of_a_proxy_admit_and_are_counted() {
+fn proxy_mistakes_admit_and_are_counted() {
     const LISTED: &str = "buckets: [checkout]\n";
     let long = "x".repeat(129);
     for (headers, mistake) in [

@@ -15,7 +15,7 @@ fn with_quota(rules: Option<&str>) -> Port {
 }
 
 #[test]
-fn proxies_hand_on_which_quota_is_used_up_and_until_when() {
+fn proxies_forward_quota_and_reset() {
     let rules =
         "http:\n  tenant: { header: x-tenant }\n  rules:\n    - { prefix: /checkout, bucket: checkout }\n";
     for (rules, path, refused) in [(None, "/check", 429), (None, "/nginx", 403), (Some(rules), "/check", 429)]
@@ -62,7 +62,7 @@ fn json_names_the_quota() {
 }
 
 #[test]
-fn requests_of_a_batch_are_decided_one_by_one_or_together() {
+fn batch_is_decided_separately_or_together() {
     let one = r#"{"bucket": "checkout", "tenant": "acme"}"#;
     let other = r#"{"bucket": "search", "tenant": "acme"}"#;
     for (together, allowed) in [(false, vec![true, false, true]), (true, vec![false, true, true])] {

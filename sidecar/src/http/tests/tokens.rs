@@ -30,7 +30,7 @@ fn ask(port: &Port, caller: Caller, path: &str, headers: &[(&str, &str)]) -> Ans
 }
 
 #[test]
-fn token_of_any_role_opens_the_port_beyond_loopback() {
+fn token_of_any_role_opens_remote_port() {
     let (port, _directory) = port();
     for number in 0..3 {
         let (bare, bearer) = (token(number), format!("Bearer {}", token(number)));

@@ -36,7 +36,7 @@ impl Connection {
 }
 
 #[tokio::test]
-async fn connection_goes_on_after_every_kind_of_answer() {
+async fn connection_continues_after_every_answer() {
     let port = Port::new();
     port.plane.limit("none", 0.0).unwrap();
     let mut connection = Connection::open(&port).await;
@@ -89,7 +89,7 @@ async fn request_has_exactly_one_host() {
 }
 
 #[tokio::test]
-async fn body_beyond_64_kib_is_413_whether_announced_or_not() {
+async fn body_beyond_64_kib_is_refused() {
     let port = Port::new();
     let head = "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n";
     let mut connection = Connection::open(&port).await;
@@ -114,7 +114,7 @@ async fn body_beyond_64_kib_is_413_whether_announced_or_not() {
 
 /// A proxy may announce the body of the original request and never send it.
 #[tokio::test]
-async fn check_of_a_proxy_does_not_wait_for_a_body() {
+async fn proxy_check_awaits_no_body() {
     let port = Port::new();
     for head in
         ["content-length: 1000000", "transfer-encoding: chunked", "expect: 100-continue\r\ncontent-length: 5"]

@@ -113,7 +113,7 @@ fn metadata(response: &RateLimitResponse) -> BTreeMap<&str, &str> {
 
 /// Callers of a proxy choose values, and the proxy serves a request that is answered by an error.
 #[test]
-fn value_that_is_long_or_no_text_is_limited_all_the_same() {
+fn long_or_invalid_value_is_still_limited() {
     let sidecar = Sidecar::refusing("search");
     let path = "/x".repeat(30_000);
     let long = request(vec![descriptor(&[("path", &path)])]);
@@ -127,7 +127,7 @@ fn value_that_is_long_or_no_text_is_limited_all_the_same() {
 }
 
 #[test]
-fn hits_are_those_of_the_descriptor_or_else_of_the_request_times_the_cost() {
+fn hits_of_descriptor_or_request_multiply_cost() {
     for (of_request, own, is_negative, key, offered) in [
         (0, None, false, "account", 1),
         (1, None, false, "account", 1),
@@ -153,7 +153,7 @@ fn hits_are_those_of_the_descriptor_or_else_of_the_request_times_the_cost() {
 }
 
 #[test]
-fn check_only_answers_as_a_request_and_counts_nothing() {
+fn check_only_answers_without_counting() {
     let check = |key| RateLimitDescriptor {
         hits_addend: Some(UInt64Value { value: 0 }),
         ..descriptor(&[(key, "acme")])
@@ -167,7 +167,7 @@ fn check_only_answers_as_a_request_and_counts_nothing() {
 }
 
 #[test]
-fn descriptor_that_counts_for_no_bucket_is_ok_without_a_limit_and_is_counted() {
+fn descriptor_without_bucket_is_ok_and_counted() {
     let sidecar = Sidecar::refusing("checkout");
     let unmatched = [
         descriptor(&[("other", "x")]),
@@ -201,7 +201,7 @@ fn descriptor_that_counts_for_no_bucket_is_ok_without_a_limit_and_is_counted() {
 }
 
 #[test]
-fn descriptors_are_decided_together_with_a_status_each() {
+fn descriptors_are_decided_together() {
     let sidecar = Sidecar::refusing("search");
     let both = request(vec![descriptor(&[("account", "acme")]), descriptor(&[("path", "/")])]);
     let response = sidecar.ask(&both).unwrap();
@@ -219,7 +219,7 @@ fn descriptors_are_decided_together_with_a_status_each() {
 }
 
 #[test]
-fn tenant_of_an_entry_has_counts_of_its_own() {
+fn entry_tenant_has_its_own_counts() {
     let sidecar = Sidecar::new();
     for tenant in ["acme", "acme", "jo"] {
         sidecar.ask(&request(vec![descriptor(&[("account", tenant)])])).unwrap();
@@ -229,7 +229,7 @@ fn tenant_of_an_entry_has_counts_of_its_own() {
 }
 
 #[test]
-fn status_names_the_limit_and_an_estimate_of_what_remains() {
+fn status_names_limit_and_estimated_remainder() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 100.7).unwrap();
     let response = sidecar.ask(&request(vec![descriptor(&[("account", "acme")])])).unwrap();
@@ -248,7 +248,7 @@ fn status_names_the_limit_and_an_estimate_of_what_remains() {
 }
 
 #[test]
-fn refusal_has_the_headers_and_the_body_of_its_form() {
+fn refusal_has_the_headers_of_its_form() {
     let sidecar = Sidecar::refusing("search");
     let refused = |key| sidecar.ask(&request(vec![descriptor(&[(key, "x")])])).unwrap();
     let problem = refused("path");
@@ -275,7 +275,7 @@ fn refusal_has_the_headers_and_the_body_of_its_form() {
 }
 
 #[test]
-fn withheld_refusal_is_ok_with_one_header_for_the_request() {
+fn withheld_refusal_adds_one_header() {
     for is_killed in [false, true] {
         let sidecar = Sidecar::refusing("checkout");
         sidecar.plane.refuse("search", Reason::ClusterOverload).unwrap();

@@ -5,7 +5,7 @@ use super::*;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[test]
-fn used_up_quota_is_shown_as_the_current_limit_with_its_reset() {
+fn used_up_quota_is_the_current_limit() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("checkout", 2, HOUR).unwrap();
     let ask = |tenant| sidecar.ask(&request(vec![descriptor(&[("account", tenant)])])).unwrap();
@@ -34,7 +34,7 @@ fn used_up_quota_is_shown_as_the_current_limit_with_its_reset() {
 }
 
 #[test]
-fn kept_refusals_of_two_quotas_are_told_apart() {
+fn kept_refusals_of_two_quotas_stay_distinct() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("search", 1, HOUR).unwrap();
     let policy = || {
@@ -48,7 +48,7 @@ fn kept_refusals_of_two_quotas_are_told_apart() {
 }
 
 #[test]
-fn descriptors_with_quotas_are_debited_together_or_not_at_all() {
+fn descriptors_are_debited_all_or_none() {
     let sidecar = Sidecar::new();
     sidecar.plane.quota("checkout", 3, HOUR).unwrap();
     // Each request costs 5.

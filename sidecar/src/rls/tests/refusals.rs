@@ -10,7 +10,7 @@ fn field(sidecar: &Sidecar, key: &str, name: &str) -> String {
 }
 
 #[test]
-fn kept_refusal_names_its_own_bucket_limit_and_second() {
+fn kept_refusal_names_its_bucket() {
     let sidecar = Sidecar::new();
     sidecar.plane.limit("checkout", 0.0).unwrap();
     sidecar.plane.limit("search", 0.0).unwrap();

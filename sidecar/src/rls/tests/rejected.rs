@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn input_beyond_a_bound_is_refused_with_its_place_and_counted() {
+fn oversized_input_is_refused_with_its_place() {
     let sidecar = Sidecar::new();
     let account = || descriptor(&[("account", "acme")]);
     let long = "x".repeat(1_025);
@@ -50,7 +50,7 @@ fn input_beyond_a_bound_is_refused_with_its_place_and_counted() {
 }
 
 #[test]
-fn body_that_is_not_one_message_is_refused() {
+fn body_must_be_one_message() {
     let framed =
         |message: &[u8]| [&[0], &u32::try_from(message.len()).unwrap().to_be_bytes()[..], message].concat();
     let message = request(vec![descriptor(&[("account", "acme")])]).encode_to_vec();

@@ -53,7 +53,7 @@ fn followed(buckets_max: usize) -> (TempDir, PathBuf, Limits, Reloads) {
 }
 
 #[tokio::test]
-async fn valid_change_is_put_in_force_and_declares_its_buckets() {
+async fn valid_rules_change_is_activated() {
     let (_dir, path, limits, reloads) = followed(10);
     assert_eq!(bucket(&limits), "one");
     replace(&path, &rules("two"));
@@ -63,7 +63,7 @@ async fn valid_change_is_put_in_force_and_declares_its_buckets() {
 }
 
 #[tokio::test]
-async fn invalid_or_missing_file_changes_nothing_and_is_named() {
+async fn invalid_rules_file_changes_nothing() {
     let (_dir, path, limits, reloads) = followed(10);
     replace(&path, "rls:\n  domains: { shop: { descriptors: [{ key: k, bucket: 'no name' }] } }\n");
     until("refused", || reloads.refusal().is_some()).await;
@@ -80,7 +80,7 @@ async fn invalid_or_missing_file_changes_nothing_and_is_named() {
 }
 
 #[tokio::test]
-async fn rules_with_too_many_buckets_are_refused_and_the_last_ones_stay() {
+async fn rules_with_excess_buckets_are_refused() {
     let (_dir, path, limits, reloads) = followed(2);
     let names = ["a", "b", "c"].map(|name| format!("{{ key: {name}, bucket: {name} }}")).join(", ");
     replace(&path, &format!("rls: {{ domains: {{ shop: {{ descriptors: [{names}] }} }} }}"));

@@ -14,7 +14,7 @@ fn example() -> &'static str {
 }
 
 #[test]
-fn example_of_the_reference_is_valid_and_shows_every_field() {
+fn reference_example_shows_every_field() {
     let (rules, warnings) = read(example()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(warnings, []);
     let size = RulesSize { domains: 2, descriptors: 7, http: 4, buckets: 8 };
@@ -31,7 +31,7 @@ fn example_of_the_reference_is_valid_and_shows_every_field() {
 }
 
 #[test]
-fn example_of_the_reference_matches_as_its_comments_say() {
+fn reference_example_matches_as_commented() {
     let rules = rules(example());
     for (domain, descriptor, expected) in [
         ("shop", "generic_key=checkout", "checkout/default"),

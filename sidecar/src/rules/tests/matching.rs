@@ -52,7 +52,7 @@ buckets: [search, checkout]
 "#;
 
 #[test]
-fn descriptor_matches_the_most_precise_rule_that_consumes_all_entries() {
+fn most_precise_complete_rule_matches() {
     let rules = rules(RULES);
     for (descriptor, expected) in [
         ("generic_key=checkout", "checkout/default Grpc"),
@@ -125,7 +125,7 @@ buckets: [search]
 }
 
 #[test]
-fn domain_without_rules_of_its_own_has_those_of_any_domain() {
+fn domain_without_rules_uses_general_ones() {
     let rules = rules(RULES);
     for (domain, descriptor, expected) in [
         ("other", "generic_key=checkout", "others/checkout"),
@@ -141,7 +141,7 @@ fn domain_without_rules_of_its_own_has_those_of_any_domain() {
 }
 
 #[test]
-fn without_rules_the_entries_name_bucket_and_tenant() {
+fn entries_name_bucket_and_tenant_without_rules() {
     let listed = rules("buckets: [a, b]");
     for (descriptor, of_any, of_listed) in [
         ("bucket=a", "a/default", "a/default"),
@@ -160,7 +160,7 @@ fn without_rules_the_entries_name_bucket_and_tenant() {
 }
 
 #[test]
-fn names_that_callers_may_give_are_valid_and_listed() {
+fn caller_names_are_valid_and_listed() {
     let (any, listed) = (Rules::built_in(), rules(RULES));
     for (name, by_any, by_listed) in
         [("search", true, true), ("vip", true, false), ("no name", false, false), ("", false, false)]

@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn tree_finds_what_a_comparison_with_every_rule_finds(
+    fn rule_tree_agrees_with_exhaustive_search(
         rules in siblings(2),
         descriptors in proptest::collection::vec(proptest::collection::vec(("[klm]", text()), 0..4), 1..8),
     ) {
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused_with_a_place(text in "[a-z:{}\\[\\], \n\"*-]{0,200}") {
+    fn any_rules_text_is_read_or_located(text in "[a-z:{}\\[\\], \n\"*-]{0,200}") {
         if let Err(error) = read(&text) {
             prop_assert!(!error.faults().is_empty());
         }

@@ -143,7 +143,7 @@ fn fault_of_the_file_has_its_remedy() {
 }
 
 #[test]
-fn fault_of_a_rule_for_http_has_the_place_of_its_rule() {
+fn http_rule_fault_has_its_place() {
     for (rules, message, hint) in [
         ("", "1:16 http.rules: the list is empty", "headers name the bucket"),
         ("{ path: /a }", "1:17 http.rules.0: the rule names no bucket", "`unlimited: true`"),
@@ -204,7 +204,7 @@ fn fault_of_a_rule_for_http_has_the_place_of_its_rule() {
 }
 
 #[test]
-fn all_faults_of_a_file_are_reported_at_once() {
+fn all_file_faults_appear_together() {
     let text = "rls:\n  domains:\n    shop:\n      descriptors:\n        - { key: a }\n        - { key: b, bucket: b, cost: 0 }\nhttp:\n  rules:\n    - { path: a, bucket: x }\n    - { bucket: 'y z' }\n    - { path: /a, bucket: a }\n    - { exact: /a, bucket: c }\nbuckets: ['u v']\n";
     let places: Vec<String> = faults(text)
         .into_iter()
@@ -216,7 +216,7 @@ fn all_faults_of_a_file_are_reported_at_once() {
 /// Each fault shows its line, so that reading on would take time in the square of the file's
 /// length.
 #[test]
-fn reading_stops_at_the_faults_that_are_reported() {
+fn reading_stops_at_the_reported_faults() {
     let many = |item: &str| vec![item; 10_000].join(",\n");
     let found = faults(&domain(&many("{ key: a }")));
     assert_eq!(found.len(), plimsoll_policy::FAULTS_MAX);
@@ -258,7 +258,7 @@ fn bounds_are_refused_by_name() {
 }
 
 #[test]
-fn legal_surprise_is_warned_of_at_its_place() {
+fn legal_surprise_is_a_warning_in_place() {
     for (text, expected) in [
         (
             domain("{ key: a, unlimited: true }"),

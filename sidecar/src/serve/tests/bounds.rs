@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::*;
 
 #[tokio::test]
-async fn body_beyond_the_bound_is_refused_and_the_connection_goes_on() {
+async fn oversized_body_is_refused_without_closing() {
     let echo = Echo::start(Protection::Plain).await;
     let mut second = echo.connect2().await;
     for (length, status) in [
@@ -27,7 +27,7 @@ async fn body_beyond_the_bound_is_refused_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn body_in_pieces_is_read_whole_and_within_the_bound() {
+async fn chunked_body_is_read_within_bounds() {
     let echo = Echo::start(Protection::Plain).await;
     let mut second = echo.connect2().await;
     let (body, sender) = slow();
@@ -49,7 +49,7 @@ async fn body_in_pieces_is_read_whole_and_within_the_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn body_that_does_not_end_is_given_up() {
+async fn endless_body_is_abandoned() {
     let echo = Echo::start(Protection::Plain).await;
     let mut second = echo.connect2().await;
     let (body, sender) = slow();
@@ -79,7 +79,7 @@ async fn connection_without_a_request_is_closed() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_bound_of_an_address_are_closed() {
+async fn excess_connections_of_an_address_close() {
     let echo = Echo::with(Protection::Plain, Connections::fair(4, usize::MAX), None).await;
     let mut two = [echo.connect1().await, echo.connect1().await];
     for sender in &mut two {
@@ -97,7 +97,7 @@ async fn connections_beyond_the_bound_of_an_address_are_closed() {
 /// A proxy takes a connection that closes without an answer for a failure of the sidecar. After
 /// some of them it sends no requests for a while, for any caller.
 #[tokio::test]
-async fn head_that_is_malformed_or_too_large_is_answered() {
+async fn malformed_or_oversized_head_is_answered() {
     let echo = Echo::start(Protection::Plain).await;
     let large = format!("x: {}\r\n", "a".repeat(300_000));
     let many = "x: a\r\n".repeat(200);
@@ -115,7 +115,7 @@ async fn head_that_is_malformed_or_too_large_is_answered() {
 }
 
 #[tokio::test]
-async fn heads_that_do_not_end_leave_room_to_others() {
+async fn endless_heads_leave_room_for_others() {
     const PEERS: usize = 300;
     let echo = Echo::with(Protection::Plain, Connections::fair(4 * PEERS, usize::MAX), None).await;
     let half = format!("GET / HTTP/1.1\r\nx: {}", "a".repeat(60_000));

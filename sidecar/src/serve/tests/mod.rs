@@ -138,7 +138,7 @@ async fn text(response: Response<Incoming>) -> String {
 }
 
 #[tokio::test]
-async fn both_protocols_answer_one_request_after_another_on_a_connection() {
+async fn both_protocols_share_a_lasting_connection() {
     let echo = Echo::start(Protection::Plain).await;
     let (mut first, mut second) = (echo.connect1().await, echo.connect2().await);
     for _ in 0..3 {
@@ -151,7 +151,7 @@ async fn both_protocols_answer_one_request_after_another_on_a_connection() {
 }
 
 #[tokio::test]
-async fn unix_socket_is_answered_beside_tcp_and_its_file_goes_at_the_end() {
+async fn unix_socket_serves_until_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rls.sock");
     let unix = UnixSocket::listen(path.clone()).unwrap();
@@ -167,7 +167,7 @@ async fn unix_socket_is_answered_beside_tcp_and_its_file_goes_at_the_end() {
 }
 
 #[tokio::test]
-async fn request_in_progress_at_the_end_is_answered_and_no_connection_is_accepted() {
+async fn shutdown_answers_the_request_in_progress() {
     let echo = Echo::start(Protection::Plain).await;
     let (mut first, mut second) = (echo.connect1().await, echo.connect2().await);
     let (one, one_sender) = slow();

@@ -36,7 +36,7 @@ fn check(figure: Option<f64>, expected: f64) {
 }
 
 #[test]
-fn a_steady_run_at_the_limit_has_no_error() {
+fn steady_run_at_the_limit_errs_nowhere() {
     let figures = figures(&[(100.0, 20, 10)], &view(10.0, 100.0));
     assert_eq!((figures.offered_rps.round(), figures.admitted_rps.round()), (2_000.0, 1_000.0));
     check(figures.long_run_error, 0.0);
@@ -54,7 +54,7 @@ fn a_steady_run_at_the_limit_has_no_error() {
 }
 
 #[test]
-fn windows_slide_by_bins_and_lie_within_the_span() {
+fn windows_slide_by_bins_within_the_span() {
     // Half a second at three times the limit: a second that contains it has 2.0, and the worst 10 s have 1.1.
     let burst = [(30.0, 40, 10), (0.5, 40, 30), (30.0, 40, 10)];
     let whole = figures(&burst, &view(0.0, 60.5));
@@ -79,7 +79,7 @@ fn worst_minute_keeps_its_sign() {
 }
 
 #[test]
-fn long_run_error_covers_bins_overloaded_on_both_sides() {
+fn long_run_error_needs_overload_around_bins() {
     // 20 s at half the limit, 40 s at twice, 20 s at half. The mean of 10 s exceeds the limit if more than a
     // third of them are in the overload.
     let parts = [(20.0, 5, 5), (40.0, 20, 11), (20.0, 5, 5)];
@@ -96,14 +96,14 @@ fn long_run_error_covers_bins_overloaded_on_both_sides() {
 }
 
 #[test]
-fn overload_windows_are_cut_at_the_ends_of_the_run() {
+fn overload_windows_end_with_the_run() {
     // At 12 s of a 12.5 s run, the window ahead has only half a second.
     let parts = [(2.5, 30, 8), (10.0, 30, 12)];
     check(figures(&parts, &view(12.0, 12.5)).long_run_error, 0.2);
 }
 
 #[test]
-fn goodput_is_lost_if_less_passes_than_could() {
+fn goodput_is_lost_below_the_possible() {
     // 10 s under the limit with nothing lost, then 10 s over it with a fifth lost.
     let figures = figures(&[(10.0, 5, 5), (10.0, 20, 8)], &view(0.0, 20.0));
     let windows_low = 901.0;
@@ -123,7 +123,7 @@ fn goodput_is_lost_if_less_passes_than_could() {
 }
 
 #[test]
-fn settling_is_the_start_of_three_seconds_within_the_band() {
+fn settling_starts_three_seconds_within_the_band() {
     let change = |parts: &[(f64, u32, u32)], at| {
         figures(parts, &View { last_change_s: Some(at), ..view(0.0, 1.0) }).settle_s
     };
@@ -144,14 +144,14 @@ fn settling_is_the_start_of_three_seconds_within_the_band() {
 }
 
 #[test]
-fn conformance_burst_is_the_worst_excess_of_any_interval() {
+fn conformance_burst_is_the_worst_interval() {
     // +5 s * 10, back by 1 s * 10, +3 s * 10: the best interval spans all three.
     let parts = [(5.0, 40, 20), (1.0, 40, 0), (3.0, 40, 20), (10.0, 40, 0), (1.0, 40, 20)];
     check(figures(&parts, &view(0.0, 20.0)).conformance_burst_s, 7.0);
 }
 
 #[test]
-fn view_of_enforcement_counts_would_be_drops_as_dropped() {
+fn enforced_view_counts_would_drops_as_dropped() {
     let mut shadow = series(&[(20.0, 20, 20)]);
     shadow.all.would = vec![9; shadow.all.offered.len()];
     shadow.tenants[0].would = vec![90; shadow.tenants[0].offered.len()];
@@ -167,7 +167,7 @@ fn view_of_enforcement_counts_would_be_drops_as_dropped() {
 }
 
 #[test]
-fn ratios_to_the_limit_are_absent_without_a_limit() {
+fn limit_ratios_need_a_limit() {
     let unlimited = Figures::of(&series(&[(20.0, 20, 20)]), &View { limit: None, ..view(0.0, 20.0) });
     assert_eq!((unlimited.worst_1s, unlimited.mean_ratio, unlimited.goodput_lost), (None, None, None));
     check(unlimited.requests.drop_ratio(), 0.0);

@@ -25,7 +25,7 @@ fn directs(zone: &mut Zone, ms: u64, controller: Leader) -> Result<(), StaleDire
 
 /// The client raises its claim by the step that a parent would accept, and a far greater one.
 #[test]
-fn client_cannot_raise_the_epoch_of_its_aggregator_or_end_its_stream() {
+fn client_cannot_raise_its_aggregators_epoch() {
     let mut zone = zone();
     directs(&mut zone, 0, leader(3, 9)).unwrap();
     let mut client = Client::new(1);

@@ -16,7 +16,7 @@ fn restarted(script: Script) -> Scene {
 }
 
 #[test]
-fn restarted_zone_withholds_counts_and_values_until_its_clients_are_back() {
+fn restarted_zone_withholds_until_clients_return() {
     let mut scene = restarted(Script::rates(&[("acme", 500.0), ("default", 0.0)]));
     scene.run(0.5);
     assert_eq!(scene.clients[0].values("acme"), Values::default(), "values are withheld");
@@ -36,7 +36,7 @@ fn restarted_zone_withholds_counts_and_values_until_its_clients_are_back() {
 }
 
 #[test]
-fn kill_and_mode_pass_at_once_during_the_warmup() {
+fn warmup_delays_no_kill_or_mode() {
     let script = Script::rates(&[("acme", 500.0), ("default", 0.0)]);
     let mut scene = restarted(script.clone());
     scene.run(0.5);

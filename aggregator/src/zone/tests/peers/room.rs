@@ -35,7 +35,7 @@ fn unprotected(zone: &Zone) -> usize {
 }
 
 #[test]
-fn bucket_of_the_policy_has_room_after_any_number_of_junk_buckets_and_is_sent_to_every_child() {
+fn junk_buckets_leave_room_for_policy_buckets() {
     let mut zone = aggregator(100);
     zone.on_open(at(0));
     for child in 1..=20 {
@@ -53,7 +53,7 @@ fn bucket_of_the_policy_has_room_after_any_number_of_junk_buckets_and_is_sent_to
 }
 
 #[test]
-fn one_child_never_takes_the_room_of_the_others() {
+fn one_child_leaves_siblings_room() {
     for (role, most) in [(Role::Client, 1_024), (Role::Aggregator, 5_000)] {
         let mut zone = aggregator(100);
         zone.on_open(at(0));
@@ -66,7 +66,7 @@ fn one_child_never_takes_the_room_of_the_others() {
 }
 
 #[test]
-fn more_names_on_the_same_stream_are_refused_and_named_until_they_are_asked_for_no_more() {
+fn surplus_names_are_refused_and_shown() {
     let mut zone = aggregator(100);
     ask(&mut zone, 0, Role::Client, 1, (0..1_024).map(junk));
     let more = |seq, buckets: Vec<Bucket>| Report { seq, subscriptions: buckets, ..Report::default() };
@@ -152,7 +152,7 @@ fn count(seq: u64, instance: Option<u128>, bucket: &Bucket, offered: u64, define
 }
 
 #[test]
-fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
+fn idle_asked_buckets_leave_without_losing_counts() {
     let mut scene = Confirmed::new();
     let bucket = junk(1);
     let key = Key { bucket: bucket.clone(), tenant: Tenant::default_class() };
@@ -187,7 +187,7 @@ fn asked_buckets_leave_when_idle_and_lose_no_counts_when_they_come_back() {
 }
 
 #[test]
-fn directive_for_a_dropped_bucket_is_ignored_and_a_bucket_that_the_policy_drops_leaves() {
+fn directive_for_a_dropped_bucket_is_ignored() {
     let mut scene = Confirmed::new();
     scene.direct(&[junk(1)], false);
     assert!(!scene.zone.knows(&junk(1)), "nobody asked for it");
@@ -200,7 +200,7 @@ fn directive_for_a_dropped_bucket_is_ignored_and_a_bucket_that_the_policy_drops_
 }
 
 #[test]
-fn listed_tenants_have_room_after_any_number_of_invented_ones() {
+fn invented_tenants_leave_room_for_listed_ones() {
     let bounds = Bounds { keys_max: 50, tenants_per_bucket_max: 20, ..Bounds::default() };
     let mut zone = Zone::new(identity(Role::Aggregator, 100), bounds, Parameters::default());
     zone.on_open(at(0));
@@ -235,7 +235,7 @@ fn listed_tenants_have_room_after_any_number_of_invented_ones() {
 }
 
 #[test]
-fn names_that_a_client_gave_up_leave_room_to_others() {
+fn abandoned_names_leave_room_for_others() {
     let of_round = |round: usize| (round * 1_024..(round + 1) * 1_024).map(junk);
     let mut zone = aggregator(100);
     zone.on_open(at(0));
@@ -274,7 +274,7 @@ fn names_that_a_client_gave_up_leave_room_to_others() {
 }
 
 #[test]
-fn bucket_of_the_policy_outlives_a_parent_that_is_silent_for_hours() {
+fn policy_bucket_outlives_hours_of_parent_silence() {
     let mut scene = Confirmed::new();
     scene.direct(&["a", "b"].map(named), true);
     ask(&mut scene.zone, scene.now, Role::Client, 1, ["a"].map(named).into_iter());

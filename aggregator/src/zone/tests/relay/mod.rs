@@ -6,7 +6,7 @@ use super::*;
 use plimsoll_core::kill::KillGeneration;
 
 #[test]
-fn without_a_controller_no_values_and_no_epoch_are_sent() {
+fn absent_controller_means_no_values() {
     let mut zone = zone();
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));
@@ -16,7 +16,7 @@ fn without_a_controller_no_values_and_no_epoch_are_sent() {
 }
 
 #[test]
-fn report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_it() {
+fn report_is_confirmed_with_its_covered_rollup() {
     let mut zone = answered();
     let mut client = Client::new(1);
     client.counts("acme").offered = 5;
@@ -30,7 +30,7 @@ fn report_is_confirmed_once_the_controller_has_covered_a_rollup_that_contains_it
 }
 
 #[test]
-fn kill_of_the_parent_is_relayed_and_neither_an_older_message_nor_a_client_moves_it() {
+fn kill_withstands_old_messages_and_clients() {
     let mut zone = zone();
     let mut client = Client::new(1);
     client.send_report(&mut zone, at(0));

@@ -26,7 +26,7 @@ fn held(client: &Client) -> Option<BucketQuotas> {
 }
 
 #[test]
-fn clients_receive_quotas_as_the_controller_sent_them() {
+fn clients_receive_the_controllers_quotas_unchanged() {
     let mut scene = Scene::new(script(Some(quotas(10))), vec![Client::new(1).offering("acme", 100.0)]);
     scene.run(3.0);
     assert_eq!(held(&scene.clients[0]), Some(quotas(10)));

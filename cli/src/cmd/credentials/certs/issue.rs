@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_is_a_dns_name_or_an_address() {
+    fn host_is_name_or_address() {
         let dns = |name: &str| SanType::DnsName(name.try_into().unwrap());
         let address = |address: &str| SanType::IpAddress(address.parse().unwrap());
         for (text, expected) in [

@@ -59,7 +59,7 @@ fn assert_policies_apply_at_once(instance: &Instance) {
 }
 
 #[test]
-fn killed_server_comes_back_with_its_balances_and_the_policies_apply_meanwhile() {
+fn killed_quota_server_returns_with_its_balances() {
     let _turn = turn(1_000);
     let (runtime, data) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let mut store = server(data.path(), "127.0.0.1:0");
@@ -107,7 +107,7 @@ fn killed_server_comes_back_with_its_balances_and_the_policies_apply_meanwhile()
 }
 
 #[test]
-fn server_that_hangs_delays_no_request_beyond_the_deadline() {
+fn hanging_quota_server_respects_the_deadline() {
     let _turn = turn(1_000);
     let (runtime, data) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
     let store = server(data.path(), "127.0.0.1:0");

@@ -78,7 +78,7 @@ fn use_up(store: &QuotaStore, left: impl Fn(&str) -> u64) {
 }
 
 #[test]
-fn quota_server_grants_to_64_callers_exactly_what_a_quota_has() {
+fn quota_server_grants_64_callers_exactly() {
     let _turn = turn(2_000);
     // With the token of a service, which gives back only its own takes.
     let place = tempfile::tempdir().unwrap();
@@ -106,9 +106,9 @@ fn quota_server_grants_to_64_callers_exactly_what_a_quota_has() {
 }
 
 #[test]
-fn redis_grants_to_64_callers_exactly_what_a_quota_has() {
+fn redis_grants_64_callers_exactly() {
     let _turn = turn(2_000);
-    let test = "redis_grants_to_64_callers_exactly_what_a_quota_has";
+    let test = "redis_grants_64_callers_exactly";
     let Some(redis) = Redis::start(test, &[]) else { return };
     let store = QuotaStore::new(&format!("redis://{}", redis.address)).unwrap().timeout(PATIENT);
     use_up(&store, |bucket| {

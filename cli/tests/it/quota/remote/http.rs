@@ -25,7 +25,7 @@ fn status(answer: &str) -> &str {
 }
 
 #[test]
-fn refusal_names_the_quota_and_a_reset_by_the_operator_ends_it() {
+fn quota_refusal_ends_with_operator_reset() {
     let _turn = turn(IDLE);
     let store = Server::start_with(&["--listen", "127.0.0.1:0", "--admin-open-on-loopback"]);
     let fleet = fleet(&QUOTAS);

@@ -140,10 +140,10 @@ fn by_script(connection: &mut Connection, number: usize, step: &Step) -> Vec<Row
 }
 
 #[test]
-fn server_scripts_and_integer_bucket_answer_a_sequence_alike() {
+fn all_quota_engines_answer_alike() {
     let _turn = turn(IDLE);
     let server = Server::start();
-    let test = "server_scripts_and_integer_bucket_answer_a_sequence_alike";
+    let test = "all_quota_engines_answer_alike";
     let redis = Redis::start(test, &[]);
     let mut balances: Vec<Balance> =
         SIZES.iter().map(|max| Balance::full(QuotaRate::new(*max, *max, EVERY_MS).unwrap(), 0)).collect();

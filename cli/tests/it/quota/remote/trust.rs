@@ -101,7 +101,7 @@ fn assert_refused_for(service: &Process, cause: &str, tries: impl Fn() -> f64) {
 }
 
 #[test]
-fn quota_server_over_tls_serves_who_trusts_it_and_has_a_token() {
+fn quota_server_requires_trust_and_a_token() {
     let _turn = turn(IDLE);
     let Some(own) = own_address() else {
         return skipped("quota::remote::trust: the machine has no address besides loopback");
@@ -133,7 +133,7 @@ fn quota_server_over_tls_serves_who_trusts_it_and_has_a_token() {
 }
 
 #[test]
-fn redis_over_tls_serves_who_trusts_it_and_has_the_password() {
+fn redis_requires_trust_and_a_password() {
     let _turn = turn(IDLE);
     let scene = Scene::new("127.0.0.1");
     let [cert, key, ca] = ["certs/tls.crt", "certs/tls.key", "certs/ca.crt"].map(|name| scene.path(name));
@@ -145,7 +145,7 @@ fn redis_over_tls_serves_who_trusts_it_and_has_the_password() {
         ["--tls-auth-clients", "no"],
         ["--requirepass", password.trim()],
     ];
-    let test = "redis_over_tls_serves_who_trusts_it_and_has_the_password";
+    let test = "redis_requires_trust_and_a_password";
     let Some(redis) = Redis::start(test, arguments.as_flattened()) else { return };
     let (fleet, url) = (fleet(&QUOTAS), format!("rediss://{}", redis.tls));
     let connection = RefCell::new(redis.connect(password.trim()));

@@ -17,7 +17,7 @@ fn directives(epoch: u64) -> Directives {
 }
 
 #[test]
-fn last_write_is_read_and_no_other_file_is_left() {
+fn last_write_is_read_without_leftovers() {
     let directory = tempfile::tempdir().unwrap();
     let cache_file = cache_file(directory.path());
     assert_eq!(cache_file.read(), None);
@@ -54,7 +54,7 @@ fn damaged_file_is_rejected() {
 
 #[test]
 #[cfg(unix)]
-fn something_else_in_the_place_of_the_file_is_rejected_and_replaced() {
+fn obstacle_at_the_cache_path_is_replaced() {
     use std::os::unix::fs::symlink;
     let directory = tempfile::tempdir().unwrap();
     let cache_file = cache_file(directory.path());
@@ -89,7 +89,7 @@ fn failed_write_leaves_the_former_file() {
 }
 
 #[test]
-fn too_large_snapshot_is_reduced_to_the_default_classes() {
+fn oversized_snapshot_keeps_the_default_classes() {
     let key = |tenant: &str| KeyDirective { tenant: Tenant::new(tenant).unwrap(), values: Values::default() };
     let tenants = (0..30_000).map(|at| key(&format!("{}-{at}", "x".repeat(120))));
     let keys: Vec<KeyDirective> = tenants.chain([key("default")]).collect();

@@ -124,7 +124,7 @@ fn torn_changed_or_foreign_file_is_rejected() {
 }
 
 #[test]
-fn invalid_value_is_rejected_even_with_the_right_checksum() {
+fn invalid_value_is_rejected_despite_its_checksum() {
     let epoch = |epoch| Directives { epoch: Some(Epoch(epoch)), ..directives() };
     assert!(read(&bytes(epoch(JUMP_MAX)), &owner()).is_ok());
     for invalid in [

@@ -106,7 +106,7 @@ fn revived_key_continues_its_counts() {
 }
 
 #[test]
-fn key_that_is_refused_from_the_memory_of_a_quota_is_not_idle() {
+fn remembered_refusal_keeps_its_key_active() {
     let mut known = Known::new(8);
     assert_eq!(known.request("acme", 5), 1);
     known.sync();
@@ -118,7 +118,7 @@ fn key_that_is_refused_from_the_memory_of_a_quota_is_not_idle() {
 }
 
 #[test]
-fn refusal_of_a_quota_that_is_counted_after_its_key_was_replaced_leaves_counts_consistent() {
+fn late_quota_refusal_leaves_counts_consistent() {
     let mut known = Known::new(2);
     assert_eq!(known.request("acme", 5), 1);
     assert_eq!(known.wait(80, &[]), [Change::Inserted(1), Change::Released(1)]);
@@ -132,7 +132,7 @@ fn refusal_of_a_quota_that_is_counted_after_its_key_was_replaced_leaves_counts_c
 }
 
 #[test]
-fn id_is_not_released_before_its_counts_are_settled() {
+fn id_outlives_its_unsettled_counts() {
     let mut known = Known::new(2);
     assert_eq!(known.request("acme", 5), 1);
     known.settled = false;

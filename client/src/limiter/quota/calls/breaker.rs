@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_spread_over_a_span_that_doubles_to_its_maximum() {
+    fn breaker_waits_double_to_a_maximum() {
         for (probes, most) in [(0, PROBE_FIRST), (1, PROBE_FIRST * 2), (6, PROBE_FIRST * 64), (7, PROBE_MAX)]
         {
             assert_eq!((wait(probes, 0), wait(probes, u32::MAX)), (PROBE_MIN, most), "{probes}");

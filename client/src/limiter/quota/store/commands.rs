@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn reply_of_a_hostile_store_is_no_answer() {
+    fn hostile_store_reply_is_no_answer() {
         let good: &[i64] = &[2, 5, 100, 0];
         for (reply, count) in [
             (Value::Nil, 1),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn refill_of_a_hostile_store_is_at_most_one_interval_away() {
+    fn hostile_store_refills_within_one_interval() {
         for (said, kept) in [(100, 100), (60_000, 60_000), (60_001, 60_000), (i64::MAX, 60_000), (-1, 0)] {
             let replies = parse(rows(&[&[2, i64::MAX, said, -1]]), &asks(1)).unwrap();
             assert_eq!(replies[0].refill_in, Duration::from_millis(kept), "{said}");

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn error_of_a_store_of_another_kind_has_the_address_to_write() {
+    fn wrong_store_error_suggests_the_address() {
         for (kind, error, meant) in [
             (
                 StoreKind::Server,

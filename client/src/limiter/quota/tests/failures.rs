@@ -19,7 +19,7 @@ async fn open_breaker(quotas: &Quotas) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn policy_decides_while_the_store_does_not_answer() {
+async fn policy_decides_while_the_store_is_mute() {
     for behaviour in [Behaviour::Fails, Behaviour::Silent] {
         let memory = Memory::new();
         memory.behave(behaviour);
@@ -43,7 +43,7 @@ async fn policy_decides_while_the_store_does_not_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn store_that_does_not_answer_at_the_start_is_down_before_the_first_request() {
+async fn mute_store_is_down_from_the_start() {
     for behaviour in [Behaviour::Fails, Behaviour::Silent] {
         let memory = Memory::new();
         memory.behave(behaviour);
@@ -86,7 +86,7 @@ async fn what_an_outage_admitted_is_paid_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn open_breaker_keeps_requests_from_waiting_and_closes_by_itself() {
+async fn open_breaker_spares_requests_then_closes() {
     let memory = Memory::new();
     memory.behave(Behaviour::Silent);
     let quotas = on(&memory);
@@ -106,7 +106,7 @@ async fn open_breaker_keeps_requests_from_waiting_and_closes_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn store_that_answers_too_slowly_keeps_the_breaker_open() {
+async fn slow_store_keeps_the_breaker_open() {
     let memory = Memory::new();
     memory.behave(Behaviour::AnswersAfter(Duration::from_millis(200)));
     let quotas = on(&memory);
@@ -134,7 +134,7 @@ async fn leases_serve_while_the_store_is_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn policy_that_refuses_returns_what_the_others_gave() {
+async fn refusing_policy_returns_the_other_tokens() {
     let memory = Memory::new();
     memory.behave(Behaviour::Fails);
     let quotas = on(&memory);
@@ -202,7 +202,7 @@ async fn half_silent() -> (u16, Arc<std::sync::atomic::AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn connection_that_went_silent_is_replaced_while_another_answers() {
+async fn mute_connection_is_replaced_beside_another() {
     let (port, accepted) = half_silent().await;
     let store = crate::QuotaStore::new(&format!("plimsoll://127.0.0.1:{port}")).unwrap();
     let quotas = Quotas::new(&store.timeout(Duration::from_millis(200))).unwrap();

@@ -8,7 +8,7 @@ use crate::limiter::quota::held::Waits;
 use plimsoll_core::quantity::MonoTime;
 
 #[tokio::test]
-async fn take_from_a_lease_and_a_remembered_refusal_allocate_nothing() {
+async fn leases_and_remembered_refusals_allocate_nothing() {
     let (memory, calls) =
         (Memory::new(), [hourly("calls", 1_000_000, 1_000), hourly("month", 1_000_000, 1_000)]);
     let quotas = Quotas::on_memory(&memory, Duration::from_secs(5));
@@ -30,7 +30,7 @@ async fn take_from_a_lease_and_a_remembered_refusal_allocate_nothing() {
 }
 
 #[test]
-fn book_is_bounded_and_evicts_keys_without_a_state() {
+fn lease_book_is_bounded() {
     let (book, calls) = (Book::<Waits>::new(320, 1, TIMEOUT_DEFAULT), hourly("calls", 1_000, 100));
     let at = |secs| MonoTime::from_elapsed(Duration::from_secs(secs));
     let enter = |name: &str, ends: u64, now: u64| {

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn all_quotas_of_a_request_are_debited_or_none() {
+async fn all_request_quotas_are_debited_or_none() {
     for lease in [1, 10] {
         let memory = Memory::new();
         let (minute, hour) =
@@ -48,7 +48,7 @@ async fn keys_of_several_tenants_are_taken_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quota_that_two_keys_share_is_debited_once_by_the_larger_cost() {
+async fn shared_quota_is_debited_by_larger_cost() {
     let (memory, calls) = (Memory::new(), [hourly("calls", 10, 1)]);
     let quotas = on(&memory);
     let asked = [
@@ -61,7 +61,7 @@ async fn quota_that_two_keys_share_is_debited_once_by_the_larger_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn global_quota_is_one_bucket_for_all_tenants() {
+async fn global_quota_is_one_bucket_for_all() {
     let rate = QuotaRate::new(2, 2, 1_000).unwrap();
     let name = "all".parse().unwrap();
     let all = [Arc::new(Quota::new(name, rate, QuotaKey::Global, OnStoreError::Deny, 1).unwrap())];
@@ -72,7 +72,7 @@ async fn global_quota_is_one_bucket_for_all_tenants() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusal_is_remembered_for_its_cost_and_above_until_the_reset() {
+async fn refusal_covers_its_cost_and_above() {
     let (memory, calls) = (Memory::new(), [hourly("calls", 10, 1)]);
     let quotas = on(&memory);
     assert_eq!(remembered(&quotas, &calls, "acme", 1), None);
@@ -91,7 +91,7 @@ async fn refusal_is_remembered_for_its_cost_and_above_until_the_reset() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_in_five_seconds_asks_again_whether_a_refusal_holds() {
+async fn remembered_refusal_is_regularly_probed() {
     let (memory, calls) = (Memory::new(), [hourly("calls", 1, 1)]);
     let quotas = on(&memory);
     let is_remembered = || remembered(&quotas, &calls, "acme", 1).is_some();
@@ -107,7 +107,7 @@ async fn one_request_in_five_seconds_asks_again_whether_a_refusal_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusal_ends_once_a_request_that_asks_again_is_granted() {
+async fn granted_probe_ends_its_refusal() {
     let (memory, calls) = (Memory::new(), [hourly("calls", 3, 1)]);
     let quotas = on(&memory);
     take(&quotas, &calls, "acme", 3).await;
@@ -120,7 +120,7 @@ async fn refusal_ends_once_a_request_that_asks_again_is_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusal_is_forgotten_once_the_store_has_the_tokens_though_another_quota_refuses() {
+async fn one_refusal_ends_despite_another() {
     let (memory, first, second) = (Memory::new(), [hourly("first", 1, 1)], [hourly("second", 1, 1)]);
     let (quotas, both) = (on(&memory), [first[0].clone(), second[0].clone()]);
     assert_eq!(take(&quotas, &both, "acme", 1).await, Exact::Granted);

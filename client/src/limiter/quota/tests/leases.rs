@@ -6,7 +6,7 @@ use super::memory::Behaviour;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_requests_are_granted_exactly_what_the_bucket_has() {
+async fn concurrent_requests_empty_the_bucket_exactly() {
     for (lease, max) in [(1, 500), (10, 500), (100, 500), (100, 1_000)] {
         let (memory, quota) = (Memory::new(), [hourly("calls", max, lease)]);
         let quotas = Quotas::on_memory(&memory, Duration::from_secs(5));
@@ -31,7 +31,7 @@ async fn concurrent_requests_are_granted_exactly_what_the_bucket_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hot_key_asks_its_store_once_per_lease() {
+async fn hot_key_asks_once_per_lease() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 100_000, 100)]);
     let quotas = on(&memory);
     for _ in 0..10_000 {
@@ -45,7 +45,7 @@ async fn hot_key_asks_its_store_once_per_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cold_key_holds_no_token_and_a_quota_without_leases_asks_each_time() {
+async fn cold_key_asks_each_time() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, 100)]);
     let quotas = on(&memory);
     for tenant in 0..50 {
@@ -62,7 +62,7 @@ async fn cold_key_holds_no_token_and_a_quota_without_leases_asks_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lease_ends_with_the_refill_of_its_bucket() {
+async fn lease_ends_with_its_buckets_refill() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, 100)]);
     let quotas = on(&memory);
     for _ in 0..60 {
@@ -77,7 +77,7 @@ async fn lease_ends_with_the_refill_of_its_bucket() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_gives_the_leases_back_and_later_requests_follow_the_policy() {
+async fn closing_returns_all_leases() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, 100)]);
     let quotas = on(&memory);
     for _ in 0..60 {
@@ -130,7 +130,7 @@ async fn late_answer_returns_its_tokens_or_pays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cost_beyond_the_lease_uses_it_and_asks_for_the_rest() {
+async fn cost_beyond_the_lease_asks_for_more() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 100, 20)]);
     let quotas = on(&memory);
     let mut used = 0;
@@ -148,7 +148,7 @@ async fn cost_beyond_the_lease_uses_it_and_asks_for_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_that_wait_for_one_key_use_its_last_tokens_within_the_deadline() {
+async fn waiting_requests_use_the_last_tokens() {
     let (memory, quota) = (Memory::new(), [hourly("calls", 100, 1)]);
     memory.behave(Behaviour::AnswersAfter(Duration::from_millis(4)));
     let quotas = on(&memory);
@@ -168,7 +168,7 @@ async fn requests_that_wait_for_one_key_use_its_last_tokens_within_the_deadline(
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_gives_back_what_calls_under_way_lease() {
+async fn closing_returns_leases_of_pending_calls() {
     for answers_after in [5, 200] {
         let (memory, quota) = (Memory::new(), [hourly("calls", 100_000, 100)]);
         let quotas = on(&memory);
@@ -199,7 +199,7 @@ async fn closing_gives_back_what_calls_under_way_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_that_would_return_only_after_the_refill_are_not_given_back() {
+async fn tokens_late_for_the_refill_stay_spent() {
     let (memory, quota) = (Memory::new(), [quota("calls", (100, 100, 10_000), 1, OnStoreError::Allow)]);
     let quotas = on(&memory);
     assert_eq!(take(&quotas, &quota, "acme", 1).await, Exact::Granted);
@@ -212,7 +212,7 @@ async fn tokens_that_would_return_only_after_the_refill_are_not_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_counts_the_lease_and_refills() {
+async fn remainder_counts_the_lease_and_refills() {
     for lease in [1, 100] {
         let (memory, quota) = (Memory::new(), [hourly("calls", 1_000, lease)]);
         let quotas = on(&memory);

@@ -231,7 +231,7 @@ proptest! {
 }
 
 #[test]
-fn admission_taken_back_after_its_interval_leaves_the_next_allowance_as_it_is() {
+fn late_takeback_leaves_the_next_allowance_unchanged() {
     let of = quota("calls", (1_000, 10, 2_000), 10, OnStoreError::AllowBounded);
     let mut holding = Holding::<Caller>::new(PATIENCE);
     let at = |millis: u64| MonoTime::from_micros(millis * 1_000);

@@ -78,7 +78,7 @@ fn assert_policies_apply_at_once(quotas: &Quotas, tenant: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn redis_grants_exactly_what_a_quota_has_to_64_callers() {
+async fn shared_redis_grants_64_callers_exactly() {
     let Some(server) = Server::start(&[]) else { return };
     let url = format!("redis://127.0.0.1:{}", server.port);
     for (name, lease) in [("each", 1), ("leased", 50)] {
@@ -95,7 +95,7 @@ async fn redis_grants_exactly_what_a_quota_has_to_64_callers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_redis_opens_the_breaker_and_comes_back_by_itself() {
+async fn breaker_opens_for_killed_redis_then_closes() {
     let Some(mut server) = Server::start(&[]) else { return };
     let quotas = connect(&format!("redis://127.0.0.1:{}", server.port), Duration::from_millis(200));
     let of = [quota("calls", (1_000, 1_000, 3_600_000), 1, OnStoreError::Deny)];
@@ -110,7 +110,7 @@ async fn killed_redis_opens_the_breaker_and_comes_back_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cluster_is_exact_and_a_dead_node_concerns_its_keys_alone() {
+async fn dead_cluster_node_affects_its_keys() {
     let nodes: Option<Vec<Server>> = (0..3)
         .map(|_| {
             Server::start(&[

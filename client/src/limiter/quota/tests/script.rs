@@ -97,7 +97,7 @@ fn script_answers_as_the_integer_bucket_does() {
 }
 
 #[test]
-fn script_debits_all_keys_or_none_and_lets_full_buckets_expire() {
+fn script_debits_all_keys_or_none() {
     let Some(server) = Server::start(&[]) else { return };
     let mut redis = server.connect().unwrap();
     let (minute, hour) = (QuotaRate::new(5, 5, 60_000).unwrap(), QuotaRate::new(3, 3, 3_600_000).unwrap());
@@ -118,7 +118,7 @@ fn script_debits_all_keys_or_none_and_lets_full_buckets_expire() {
 }
 
 #[test]
-fn larger_numbers_than_doubles_hold_count_as_the_largest_exact_one() {
+fn script_numbers_stop_where_doubles_are_exact() {
     let Some(server) = Server::start(&[]) else { return };
     let mut redis = server.connect().unwrap();
     let most = i64::try_from(MOST).unwrap();
@@ -132,7 +132,7 @@ fn larger_numbers_than_doubles_hold_count_as_the_largest_exact_one() {
 }
 
 #[test]
-fn give_adds_up_to_a_full_bucket_and_counts_once() {
+fn give_fills_the_bucket_once() {
     let Some(server) = Server::start(&[]) else { return };
     let mut redis = server.connect().unwrap();
     let rate = QuotaRate::new(10, 10, 3_600_000).unwrap();

@@ -111,7 +111,7 @@ fn http_refusal_has_the_documented_form() {
 }
 
 #[test]
-fn problem_of_each_reason_has_the_type_that_fits_and_the_limit_that_was_exceeded() {
+fn each_problem_has_its_type_and_limit() {
     for (reason, r#type, has_limit, violated) in [
         (Reason::ClusterOverload, REDUCED_CAPACITY, true, true),
         (Reason::TenantLimit, QUOTA_EXCEEDED, false, true),
@@ -135,7 +135,7 @@ fn problem_of_each_reason_has_the_type_that_fits_and_the_limit_that_was_exceeded
 }
 
 #[test]
-fn limit_that_is_unknown_or_absent_is_left_out() {
+fn unknown_limit_is_left_out() {
     for limit in [Limit::Unknown, Limit::Unlimited] {
         let (_, headers, _) = over_http(&Format::DEFAULT, Reason::ClusterOverload, limit);
         let expected = [("x-ratelimit-reason", "cluster_overload"), ("x-ratelimit-reset", "1002")];
@@ -168,7 +168,7 @@ fn header_families_are_switchable() {
 }
 
 #[test]
-fn title_follows_the_type_and_for_blank_types_the_status() {
+fn title_follows_type_or_status() {
     let blank = Some("about:blank".into());
     let own = Some("https://shop.example/busy".into());
     for (problem_type, status, reason, title) in [
@@ -190,7 +190,7 @@ fn title_follows_the_type_and_for_blank_types_the_status() {
 }
 
 #[test]
-fn grpc_refusal_has_details_and_a_pushback_unless_a_quota_is_used_up() {
+fn grpc_pushback_excludes_used_up_quotas() {
     for reason in Reason::ALL {
         let status = over_grpc(&Format::DEFAULT, reason, per_second(10.0));
         assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, words::title(reason)));
@@ -213,7 +213,7 @@ fn grpc_refusal_has_details_and_a_pushback_unless_a_quota_is_used_up() {
 }
 
 #[test]
-fn closure_adapts_the_default_response_or_replaces_it() {
+fn closure_adapts_or_replaces_the_response() {
     let (request, bucket) = (request("application/json"), bucket(per_second(10.0)));
     let respond = |format: &Format| {
         response(format, Head::of(&request), &by(Reason::ClusterOverload, bucket.clone()), at(1_000))

@@ -27,7 +27,7 @@ fn http(by: &RefusedBy) -> (HeaderMap, Value) {
 }
 
 #[test]
-fn used_up_quota_is_named_with_its_size_and_its_reset() {
+fn used_up_quota_names_size_and_reset() {
     let (headers, problem) = http(&used_up());
     for (name, value) in [
         ("ratelimit-policy", "\"api_calls\";q=10000;w=3600"),
@@ -46,7 +46,7 @@ fn used_up_quota_is_named_with_its_size_and_its_reset() {
 }
 
 #[test]
-fn refill_below_a_second_is_a_window_of_one_second() {
+fn fast_refill_is_a_one_second_window() {
     let mut by = used_up();
     let rate = QuotaRate::new(5, 1, 250).unwrap();
     let name = Name::new("burst").unwrap();
@@ -55,7 +55,7 @@ fn refill_below_a_second_is_a_window_of_one_second() {
 }
 
 #[test]
-fn grpc_callers_are_told_not_to_retry_and_which_quota_it_is() {
+fn grpc_callers_learn_not_to_retry_quotas() {
     let request = request("application/grpc");
     let response = response(&Format::DEFAULT, Head::of(&request), &used_up(), at(1_000));
     let status = Status::from_header_map(response.headers()).unwrap();

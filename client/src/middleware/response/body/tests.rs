@@ -65,7 +65,7 @@ fn read<B: Body<Data = Bytes>>(body: B, polls: usize) {
 }
 
 #[test]
-fn outcome_of_a_grpc_body_is_counted_once() {
+fn grpc_body_outcome_counts_once() {
     const ALL: usize = usize::MAX;
     type Frames = Vec<Option<Frame<Bytes>>>;
     let cases: [(&str, Frames, bool, usize, &str); 14] = [
@@ -110,7 +110,7 @@ fn body_without_a_pending_outcome_counts_nothing() {
 }
 
 #[tokio::test]
-async fn same_body_of_axum_counts_trailers_and_passes_them_on() {
+async fn axum_body_counts_and_forwards_trailers() {
     let responses = Responses::new(1, 2);
     let frames = [data(), trailers(Some("8"))].into();
     let body = axum::body::Body::new(Script { frames, says_end: true });
@@ -123,7 +123,7 @@ async fn same_body_of_axum_counts_trailers_and_passes_them_on() {
 }
 
 #[test]
-fn same_body_of_another_type_counts_the_http_status() {
+fn foreign_same_body_counts_the_http_status() {
     let responses = Responses::new(1, 2);
     let outcome = Outcome::pending(responses.recorder(0));
     let _ = <SameBody as ResponseBody<Full<Bytes>>>::admitted(Response::new(Full::default()), outcome);
@@ -157,7 +157,7 @@ fn seen(body: impl Body<Data = Bytes, Error = Infallible>) -> Vec<(bool, u64, Op
 
 proptest! {
     #[test]
-    fn refusal_and_admitted_body_read_like_one_in_memory(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
+    fn wrapped_body_reads_like_one_in_memory(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
         let expected = seen(Full::new(Bytes::from(bytes.clone())));
         let refused = <EitherBody as ResponseBody<Full<Bytes>>>::refused(Response::new(bytes.clone().into()));
         prop_assert_eq!(&seen(refused.into_body()), &expected);

@@ -26,7 +26,7 @@ fn send(client: &mut TestClient, requests: usize) -> usize {
 }
 
 #[test]
-fn decisions_are_reported_once_by_mode_and_side() {
+fn decisions_are_reported_per_side() {
     for (terms, side) in [
         (limited(Mode::Shadow), Side::Control),
         (canary(0.0), Side::Control),
@@ -48,7 +48,7 @@ fn decisions_are_reported_once_by_mode_and_side() {
 }
 
 #[test]
-fn outcomes_that_span_a_change_of_mode_or_side_are_dropped() {
+fn outcomes_across_a_change_are_dropped() {
     let mut client = TestClient::new();
     client.direct(canary(0.0), &[("default", ratio(0.3))]);
     collected(&mut client);
@@ -71,7 +71,7 @@ fn outcomes_that_span_a_change_of_mode_or_side_are_dropped() {
 }
 
 #[test]
-fn evidence_is_reported_twice_a_second_at_most_and_only_after_the_answer() {
+fn evidence_follows_answers_twice_a_second() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Shadow), &[("default", ratio(0.0))]);
     collected(&mut client);
@@ -85,7 +85,7 @@ fn evidence_is_reported_twice_a_second_at_most_and_only_after_the_answer() {
 }
 
 #[test]
-fn decisions_without_a_directive_are_not_reported_and_responses_are() {
+fn responses_are_reported_without_directives() {
     let mut client = TestClient::new();
     send(&mut client, 10);
     assert_eq!(collected(&mut client), []);

@@ -55,7 +55,7 @@ fn members(cohort: Cohort, name: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn only_keys_of_the_cohort_refuse_and_a_restarted_instance_chooses_the_same() {
+fn restarted_instance_refuses_the_same_keys() {
     for name in ["edge-1", "edge-1", "edge-2"] {
         let mut client = by_key(name);
         client.direct(canary(50.0), &[("default", ratio(1.0))]);
@@ -72,7 +72,7 @@ fn only_keys_of_the_cohort_refuse_and_a_restarted_instance_chooses_the_same() {
 /// Keys without their own directive share the guard of their class, and a mark does not give them
 /// another.
 #[test]
-fn keys_on_both_sides_take_tokens_of_one_guard() {
+fn both_sides_take_tokens_of_one_guard() {
     let mut client = by_key("edge-1");
     let guard = Values { guard: Some(rate(0.001)), ..ratio(0.0) };
     client.direct(Terms { clients: Some(1), ..canary(50.0) }, &[("default", guard)]);
@@ -83,7 +83,7 @@ fn keys_on_both_sides_take_tokens_of_one_guard() {
 }
 
 #[test]
-fn name_that_enters_during_the_canary_has_its_side_after_the_next_tick() {
+fn new_name_has_its_side_next_tick() {
     let mut client = by_key("edge-1");
     client.direct(canary(50.0), &[("default", ratio(1.0))]);
     let name = Name::new("edge-1").unwrap();
@@ -113,7 +113,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn every_key_is_enforced_as_its_mode_and_side_say_after_any_change(
+    fn every_key_is_enforced_by_its_side(
         steps in prop::collection::vec(step(), 1..20), asked in any::<u16>(),
     ) {
         let mut client = by_key("edge-1");
@@ -153,7 +153,7 @@ fn send_each(client: &mut TestClient, requests: u64) {
 }
 
 #[test]
-fn evidence_has_both_sides_each_with_the_decisions_on_its_keys() {
+fn evidence_separates_the_keys_of_both_sides() {
     for mode in [Mode::Shadow, Mode::Canary, Mode::Enforce] {
         let mut client = by_key("edge-1");
         client.direct(Terms { mode, ..canary(50.0) }, &[("default", ratio(1.0))]);
@@ -179,7 +179,7 @@ fn evidence_has_both_sides_each_with_the_decisions_on_its_keys() {
 }
 
 #[test]
-fn response_counts_for_the_side_of_its_key() {
+fn response_takes_the_side_of_its_key() {
     let mut client = by_key("edge-1");
     client.direct(canary(50.0), &[("default", ratio(0.0))]);
     client.enforced();
@@ -236,7 +236,7 @@ fn admitted_requests_without_a_response_are_unobserved() {
 }
 
 #[test]
-fn refusals_of_quotas_are_neither_refused_nor_unobserved_in_evidence() {
+fn quota_refusals_stay_out_of_evidence() {
     let mut client = TestClient::new();
     client.subscription.count_unobserved();
     client.direct(Terms { mode: Mode::Enforce, ..canary(0.0) }, &[("default", ratio(0.0))]);
@@ -252,7 +252,7 @@ fn refusals_of_quotas_are_neither_refused_nor_unobserved_in_evidence() {
 }
 
 #[test]
-fn responses_are_not_missed_where_the_instance_observes_them() {
+fn observed_responses_are_never_missed() {
     let mut client = TestClient::new();
     client.direct(canary(0.0), &[("default", ratio(0.0))]);
     collected(&mut client);

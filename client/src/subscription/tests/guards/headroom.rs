@@ -32,7 +32,7 @@ fn stopped(values: Values) -> Values {
 }
 
 #[test]
-fn burst_at_a_quarter_of_the_limit_passes_with_headroom_and_not_without() {
+fn headroom_lets_a_quarter_limit_burst_pass() {
     // A limit of 240 requests/s. Two clients use a quarter; one of them gets 30 in one burst.
     let burst = |pool: Option<ZonePool>| {
         let mut client = TestClient::new();
@@ -46,7 +46,7 @@ fn burst_at_a_quarter_of_the_limit_passes_with_headroom_and_not_without() {
 }
 
 #[test]
-fn all_keys_of_a_bucket_share_one_pool_and_keys_at_their_tenant_limit_take_none() {
+fn keys_share_one_headroom_pool() {
     let mut client = TestClient::new();
     client.table.declare("other").unwrap();
     client.subscription.report(client.now);
@@ -71,7 +71,7 @@ fn all_keys_of_a_bucket_share_one_pool_and_keys_at_their_tenant_limit_take_none(
 }
 
 #[test]
-fn without_headroom_the_tokens_are_gone_at_once_and_come_back_with_time() {
+fn headroom_tokens_vanish_and_return_with_time() {
     let mut client = TestClient::new();
     let zone = pool(Some(180.0), 60.0);
     let keys = [("default", guard(0.0, 1e9))];
@@ -126,7 +126,7 @@ fn granted(tokens: f64) -> (TestClient, u64) {
 }
 
 #[test]
-fn granted_tokens_pass_once_and_are_not_refilled() {
+fn granted_tokens_pass_once() {
     for (tokens, passes) in [(0.0, 0), (12.0, 12), (25.0, 25), (1e9, 25)] {
         let (mut client, own) = granted(tokens);
         assert_eq!(u64::from(client.drain("acme")), own + passes, "{tokens} granted");
@@ -136,7 +136,7 @@ fn granted_tokens_pass_once_and_are_not_refilled() {
 }
 
 #[test]
-fn granted_tokens_lapse_after_their_time_and_without_headroom() {
+fn granted_tokens_lapse_unused() {
     let steps = |span: Duration| (span.as_millis() / TICK.as_millis()) as u32;
     let lapse = steps(parameters::GRANT_LAPSE);
     for (ticks, passes) in [(0, 20), (lapse - 1, 20), (lapse + 2, 0)] {
@@ -154,7 +154,7 @@ fn granted_tokens_lapse_after_their_time_and_without_headroom() {
 }
 
 #[test]
-fn threads_without_counters_and_requests_of_several_keys_draw_on_the_pool() {
+fn uncounted_requests_use_the_pool() {
     let mut client = TestClient::new();
     let zone = pool(Some(180.0), 60.0);
     client.direct(pooled(1, Mode::Enforce, zone), &[("default", guard(0.0, 1e9)), ("none", ratio(1.0))]);
@@ -184,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_more_passes_than_the_depths_and_the_refills(
+    fn passes_stay_within_depths_and_refills(
         shared in 0.0..5_000.0f64, factor in 1.0..12.0f64, burst in 0.0..500.0f64,
         offered in prop::collection::vec(0..300u32, 1..100),
     ) {

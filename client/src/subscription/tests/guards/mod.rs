@@ -44,7 +44,7 @@ pub(super) fn depth(g: f64) -> f64 {
 }
 
 #[test]
-fn surge_is_cut_to_the_burst_and_the_refills() {
+fn surge_is_cut_to_burst_and_refills() {
     let mut client = TestClient::new();
     client.run("acme", 100, |_| 2);
     client.direct(shared_by(4, Mode::Enforce), &[("default", guard(1_000.0, 800.0))]);
@@ -63,7 +63,7 @@ fn surge_is_cut_to_the_burst_and_the_refills() {
 }
 
 #[test]
-fn client_gets_an_even_part_before_the_first_measurement_and_its_own_after_it() {
+fn first_measurement_replaces_the_even_part() {
     let mut client = TestClient::new();
     client.direct(shared_by(10, Mode::Enforce), &[("default", guard(1_000.0, 100.0))]);
     // g = 1,000 * 0.1 / 10.
@@ -76,7 +76,7 @@ fn client_gets_an_even_part_before_the_first_measurement_and_its_own_after_it() 
 }
 
 #[test]
-fn tokens_outlive_directives_up_to_the_new_depth() {
+fn tokens_outlive_directives_within_the_depth() {
     let mut client = TestClient::new();
     let zone = |g: f64| [("default", guard(g * 10.0, 1e9))]; // one client, nothing offered: a tenth
     client.direct(shared_by(1, Mode::Enforce), &zone(1_000.0));
@@ -119,7 +119,7 @@ fn late_refill_lets_the_backlog_pass() {
 }
 
 #[test]
-fn tenant_without_a_directive_takes_tokens_of_its_class() {
+fn tenant_without_directive_takes_class_tokens() {
     let mut client = TestClient::new();
     let zone = |g: f64| guard(g * 10.0, 1e9);
     client.direct(
@@ -133,7 +133,7 @@ fn tenant_without_a_directive_takes_tokens_of_its_class() {
 }
 
 #[test]
-fn request_refused_by_the_coin_takes_no_token() {
+fn coin_refusal_takes_no_guard_token() {
     let mut client = TestClient::new();
     let both = |share: f64| Values { ratio: ratio(share).ratio, ..guard(100.0, 1e9) };
     client.direct(shared_by(1, Mode::Enforce), &[("default", both(1.0))]);
@@ -143,14 +143,14 @@ fn request_refused_by_the_coin_takes_no_token() {
 }
 
 #[test]
-fn without_the_number_of_clients_there_is_no_guard() {
+fn guard_needs_the_number_of_clients() {
     let mut client = TestClient::new();
     client.direct(limited(Mode::Enforce), &[("default", guard(10.0, 10.0))]);
     client.check(&[("acme", 0.0)]);
 }
 
 #[test]
-fn guard_counts_would_drops_in_shadow_canary_and_while_killed() {
+fn guard_counts_would_drops_without_refusing() {
     for mode in [Mode::Enforce, Mode::Shadow, Mode::Canary] {
         let mut client = TestClient::new();
         client.direct(shared_by(1, mode), &[("default", guard(100.0, 1e9))]);
@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn steady_traffic_below_the_guard_is_not_refused(per_tick in 1..50u32, clients in 1..50u32, room in 1.05..3.0f64) {
+    fn steady_traffic_below_the_guard_passes(per_tick in 1..50u32, clients in 1..50u32, room in 1.05..3.0f64) {
         let mut client = TestClient::new();
         let own = f64::from(per_tick) * 100.0;
         let zone = guard(own * room * f64::from(clients), own * f64::from(clients));
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn no_more_than_the_burst_and_the_refills_passes(
+    fn burst_and_refills_bound_what_passes(
         g in 0.0..5_000.0f64,
         // Requests before each tick, which may be late.
         offered in prop::collection::vec((0..300u32, prop_oneof![4 => Just(1), 1 => 1..150u32]), 1..100),
@@ -218,7 +218,7 @@ proptest! {
 }
 
 #[test]
-fn guard_that_refuses_without_a_ratio_is_named() {
+fn guard_refusing_without_a_ratio_is_named() {
     for (refusing, expected) in
         [(guard(10.0, 10.0), Some(true)), (guard(1_000.0, 10.0), Some(false)), (ratio(0.5), None)]
     {

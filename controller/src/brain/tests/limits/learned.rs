@@ -134,7 +134,7 @@ fn late_counts_are_no_surge() {
 }
 
 #[test]
-fn queried_limit_is_clamped_and_unknown_without_an_answer() {
+fn queried_limit_is_clamped_or_unknown() {
     let text = |bounds: &str| {
         policy(&format!(
             "buckets: {{ api: {{ limit: {{ prometheus: {{ url: http://p, query: q{bounds} }} }}, mode: shadow }} }}"

@@ -17,7 +17,7 @@ fn check_limit_is_kept(ratios: [f64; 2]) -> Result<(), f64> {
 }
 
 #[test]
-fn limit_is_per_second_and_for_all_zones_together() {
+fn limit_covers_all_zones_each_second() {
     let fleet = settled(enforced());
     let ratios = [0, 1].map(|zone: usize| fleet.zones[zone].ratio("acme").unwrap());
     check_limit_is_kept(ratios).unwrap();
@@ -31,7 +31,7 @@ fn limit_is_per_second_and_for_all_zones_together() {
 }
 
 #[test]
-fn rates_follow_the_traffic_and_caps_sum_up_to_the_limit() {
+fn rates_follow_traffic_and_caps_sum_up() {
     let mut zones = two_zones();
     zones[0].offers("acme", 6000.0);
     let mut fleet = Fleet::new(enforced(), zones);
@@ -46,7 +46,7 @@ fn rates_follow_the_traffic_and_caps_sum_up_to_the_limit() {
 }
 
 #[test]
-fn tenant_limit_is_no_overload_of_the_others() {
+fn tenant_limit_overloads_no_other_tenant() {
     let tenants = "tenants: { default: {}, acme: {}, free: {} }\n";
     let policy = policy_of(&enforced_with(", tenant_limit: 200"), tenants);
     let zone = Scripted::new("a", 1).offering("acme", 5_000.0).offering("free", 100.0);
@@ -62,7 +62,7 @@ fn tenant_limit_is_no_overload_of_the_others() {
 }
 
 #[test]
-fn rate_below_the_limit_has_a_margin_for_noise() {
+fn rate_below_the_limit_has_noise_margin() {
     let mut fleet = Fleet::new(enforced(), vec![Scripted::new("a", 1).offering("acme", 400.0)]);
     fleet.run(10.0);
     let values = fleet.zones[0].values("acme").unwrap();
@@ -83,7 +83,7 @@ fn would_be_drops_count_as_drops() {
 }
 
 #[test]
-fn ratio_is_not_sent_before_a_rate_is_known() {
+fn ratio_waits_for_a_known_rate() {
     let mut fleet = Fleet::new(enforced(), vec![Scripted::new("a", 1).offering("acme", 5000.0)]);
     fleet.run(0.5);
     let zone = &fleet.zones[0];
@@ -96,7 +96,7 @@ fn ratio_is_not_sent_before_a_rate_is_known() {
 }
 
 #[test]
-fn bucket_outside_of_the_policy_has_an_unknown_limit() {
+fn bucket_outside_the_policy_has_unknown_limit() {
     let mut fleet = Fleet::new(policy("buckets: {}\n"), vec![Scripted::new("a", 1).offering("acme", 2000.0)]);
     fleet.run(5.0);
     let posted = fleet.zones[0].board.get(&bucket()).unwrap();
@@ -143,7 +143,7 @@ fn limit_that_becomes_zero_denies_at_once() {
 }
 
 #[test]
-fn limit_raised_from_zero_is_divided_from_the_next_tick_on() {
+fn limit_raised_from_zero_divides_next_tick() {
     let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n");
     let mut fleet = Fleet::new(zero, two_zones());
     fleet.run(10.0);
@@ -154,7 +154,7 @@ fn limit_raised_from_zero_is_divided_from_the_next_tick_on() {
 }
 
 #[test]
-fn limit_raised_from_zero_while_the_controller_was_away_is_divided_at_once() {
+fn limit_raised_while_away_divides_immediately() {
     let zero = policy("buckets: { api: { limit: 0, mode: enforce } }\nrollout: { require_gates: false }\n");
     let mut fleet = Fleet::new(zero, two_zones());
     fleet.run(10.0);

@@ -37,7 +37,7 @@ fn report_evidence(fleet: &mut Fleet, mode: Mode, offered: u64, refused: u64) {
 }
 
 #[test]
-fn restarted_controller_without_reports_ends_the_canary_after_a_minute() {
+fn restart_without_reports_ends_the_canary() {
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);
     fleet.restarts();
@@ -60,7 +60,7 @@ fn held(fleet: &Fleet) -> Vec<String> {
 }
 
 #[test]
-fn policy_is_held_for_the_requests_that_it_would_refuse() {
+fn policy_is_held_for_its_refusals() {
     let limit = |limit: u32| two_buckets(&format!("limit: {limit}, mode: enforce"), 9, "");
     let good = limit(1_000);
     let mut fleet = settled(Arc::clone(&good));
@@ -89,7 +89,7 @@ fn policy_is_held_for_the_requests_that_it_would_refuse() {
 }
 
 #[test]
-fn kills_and_lower_modes_of_a_held_policy_apply() {
+fn kills_of_a_held_policy_apply() {
     let good = two_buckets("limit: 1000, mode: enforce", 9, "");
     let mut fleet = settled(Arc::clone(&good));
     assert_eq!(fleet.brain.offer(two_buckets("limit: 100, mode: shadow", 90, "")), Offer::Held);
@@ -120,7 +120,7 @@ fn counted(fleet: &mut Fleet) -> u64 {
 }
 
 #[test]
-fn evidence_counts_neither_late_nor_without_a_known_limit() {
+fn evidence_needs_timely_counts_and_limits() {
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);
     report_evidence(&mut fleet, Mode::Canary, 10, 0);
@@ -140,7 +140,7 @@ fn evidence_counts_neither_late_nor_without_a_known_limit() {
 }
 
 #[test]
-fn gate_on_few_instances_says_so_in_its_reasons_and_in_the_record() {
+fn small_fleet_gate_says_so() {
     let few = "the evidence rests on 2 instances alone";
     let mut fleet = Fleet::new(of("canary", ""), two_zones());
     fleet.run(5.0);

@@ -126,7 +126,7 @@ fn claim_counts_once_and_for_a_while() {
 }
 
 #[test]
-fn shadow_after_a_kill_is_not_recovered_from() {
+fn shadow_after_a_kill_is_kept() {
     let mut fleet = recovered(&DurableState::lost(), "enforce", &[]);
     fleet.brain.on_kill(&Scope::Fleet, Command::learned(None)).unwrap();
     assert!(fleet.brain.on_kill_ends(fleet.now(), &Scope::Fleet).0);
@@ -136,7 +136,7 @@ fn shadow_after_a_kill_is_not_recovered_from() {
 }
 
 #[test]
-fn first_start_among_new_aggregators_is_no_loss() {
+fn first_start_is_no_state_loss() {
     let mut fleet = Fleet::new(enforced(), two_zones());
     fleet.run(40.0);
     fleet.zones.push(Scripted::new("c", 3));
@@ -146,7 +146,7 @@ fn first_start_among_new_aggregators_is_no_loss() {
 }
 
 #[test]
-fn state_older_than_the_fleet_is_a_loss() {
+fn state_behind_the_fleet_counts_as_lost() {
     let mut fleet = settled(enforced());
     fleet.run(30.0);
     let older = fleet.brain.durable().clone();

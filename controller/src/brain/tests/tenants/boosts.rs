@@ -28,7 +28,7 @@ fn boost_lasts_until_its_end() {
 }
 
 #[test]
-fn start_judges_a_policy_by_the_boosts_of_the_last_tick() {
+fn start_judges_by_the_last_boosts() {
     let boosted = two_tenants("weight: 1, boost: 3.0, boost_until: 2026-12-01T00:00:00Z");
     let zone = Scripted::new("a", 1).offering("a", 2000.0).offering("b", 2000.0);
     let mut fleet = Fleet::new(boosted, vec![zone]);

@@ -24,7 +24,7 @@ fn with_quota(max: u64) -> Arc<Policy> {
 }
 
 #[test]
-fn every_aggregator_is_sent_the_quotas_of_the_policy_and_each_change() {
+fn aggregators_are_sent_every_quota_change() {
     let mut fleet = Fleet::new(with_quota(10), two_zones());
     fleet.run(5.0);
     let calls = |max| Some(vec![("calls".to_owned(), max)]);

@@ -47,7 +47,7 @@ fn tail(names: u32, rate: f64) -> Tail {
 }
 
 #[test]
-fn unlisted_names_have_the_default_weight_and_one_level_in_all_zones() {
+fn unlisted_names_share_one_default_level() {
     let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 1 }", 0));
     let mut zones: Vec<Scripted> =
         ["a", "b"].into_iter().zip(1..).map(|(zone, number)| Scripted::new(zone, number)).collect();
@@ -67,7 +67,7 @@ fn unlisted_names_have_the_default_weight_and_one_level_in_all_zones() {
 }
 
 #[test]
-fn floors_of_unlisted_names_hold_up_to_half_of_the_limit() {
+fn unlisted_floors_hold_half_the_limit() {
     for (names, floor, due) in [(20, 20, 400.0), (100, 20, 500.0), (20, 0, 10.0)] {
         let policy = policy_of(&enforced_with(""), &tenants("acme: { weight: 100 }", floor));
         let mut zone = Scripted::new("a", 1).offering("acme", 3_000.0);
@@ -105,7 +105,7 @@ fn changed_tenants_file_takes_effect_at_once() {
 }
 
 #[test]
-fn idle_tenant_is_evicted_and_added_again_when_it_comes_back() {
+fn evicted_tenant_is_added_on_return() {
     let policy = policy_of(&enforced_with(""), &tenants(WEIGHTS, 0));
     let zone = Scripted::new("a", 1).offering("gold", 50.0).offering("passing", 400.0).offering("free", 1.0);
     let mut fleet = Fleet::new(policy, vec![zone]);
@@ -162,7 +162,7 @@ fn is_sent(brain: &mut Brain, now: MonoTime, stream: StreamId, bucket: &Bucket) 
 }
 
 #[test]
-fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_buckets() {
+fn junk_buckets_never_block_later_ones() {
     for pattern in ["", "'*': { limit: 5 }, "] {
         let with = |more: &str| {
             policy(&format!("buckets: {{ {pattern}{more} }}\nrollout: {{ require_gates: false }}\n"))
@@ -193,7 +193,7 @@ fn buckets_that_the_policy_names_later_have_room_after_any_number_of_junk_bucket
 }
 
 #[test]
-fn one_aggregator_never_takes_the_room_of_the_others() {
+fn one_aggregator_leaves_room_for_the_others() {
     let mut brain = patterned();
     let (hostile, honest) = (Scripted::new("evil", 1), Scripted::new("a", 2));
     brain.on_report(at(0), hostile.stream, asking(&hostile, 1, junk(0..10_000))).unwrap();
@@ -222,7 +222,7 @@ fn names_that_are_given_up_make_room() {
 }
 
 #[test]
-fn unlisted_name_is_answered_with_the_nearest_and_takes_no_room() {
+fn unlisted_name_is_answered_with_the_nearest() {
     let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), enforced(), Parameters::default());
     let zone = Scripted::new("a", 1);
     let known = brain.policy().exact_buckets().next().unwrap().0.to_string();
@@ -244,7 +244,7 @@ fn unlisted_name_is_answered_with_the_nearest_and_takes_no_room() {
 }
 
 #[test]
-fn junk_names_leave_the_room_of_names_that_match_a_pattern() {
+fn junk_names_leave_room_for_pattern_matches() {
     let patterned = policy("buckets: { 'api/*': { limit: 5 } }\nrollout: { require_gates: false }\n");
     let mut brain = Brain::new(at(0), InstanceId(999), Default::default(), patterned, Parameters::default());
     let zone = Scripted::new("a", 1);
@@ -256,7 +256,7 @@ fn junk_names_leave_the_room_of_names_that_match_a_pattern() {
 }
 
 #[test]
-fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
+fn idle_asked_buckets_return_with_new_counts() {
     let mut brain = patterned();
     let (zone, other) = (Scripted::new("a", 1), named("other"));
     brain.on_report(at(0), zone.stream, asking(&zone, 1, junk(0..100))).unwrap();
@@ -303,7 +303,7 @@ fn asked_buckets_leave_when_idle_and_come_back_with_all_new_counts() {
 }
 
 #[test]
-fn bucket_that_an_aggregator_is_subscribed_to_stays() {
+fn subscribed_bucket_stays() {
     let mut brain = patterned();
     let zone = Scripted::new("a", 1);
     for step in 0..100 {
@@ -319,7 +319,7 @@ fn bucket_that_an_aggregator_is_subscribed_to_stays() {
 }
 
 #[test]
-fn listed_tenants_have_room_after_any_number_of_invented_ones() {
+fn invented_tenants_leave_room_for_listed_ones() {
     let of = |tenants: &str| policy_of(&enforced_with(""), tenants);
     let mut keys = Keys::new(at(0), 10);
     keys.on_policy(&of("tenants: { default: {}, listed: {} }"));
@@ -337,7 +337,7 @@ fn listed_tenants_have_room_after_any_number_of_invented_ones() {
 }
 
 #[test]
-fn aggregator_is_posted_what_it_asked_for_and_nothing_while_it_is_away() {
+fn connected_aggregator_is_posted_its_answers() {
     let text = format!("buckets: {{ {}: {{ limit: 5 }}, '*': {{ limit: 5 }} }}\n", bucket());
     let mut fleet = Fleet::new(policy(&text), Vec::new());
     let of = |fleet: &Fleet, zone: &Scripted| -> Vec<Bucket> {

@@ -30,7 +30,7 @@ fn rate_through_coin(fleet: &mut Fleet, seconds: f64) -> [f64; 2] {
 }
 
 #[test]
-fn refusals_from_memory_leave_the_others_unharmed_where_asking_the_store_would_not() {
+fn memory_refusals_leave_other_tenants_unharmed() {
     let mut remembered = beside(Behind::Memory);
     let [calm, hungry] = rate_through_coin(&mut remembered, 20.0);
     check_near(calm, 600.0, 0.5);

@@ -140,7 +140,7 @@ fn open_damaged(directory: &Path, whole: &DurableState, what: &str) -> bool {
 }
 
 #[test]
-fn damaged_copies_are_read_whole_or_put_aside() {
+fn damaged_copies_are_read_or_set_aside() {
     let whole = whole();
     let good = file::encode(&whole).unwrap();
     let (mut lost, mut ways) = (0, BTreeMap::<&str, u32>::new());
@@ -158,7 +158,7 @@ fn damaged_copies_are_read_whole_or_put_aside() {
 }
 
 #[test]
-fn other_things_in_the_place_of_the_state_file_are_put_aside() {
+fn obstacles_at_the_state_path_are_moved() {
     let whole = whole();
     let makes: [Replacement<'_>; 7] = [
         ("a directory", &|path| fs::create_dir(path).unwrap()),
@@ -183,7 +183,7 @@ fn other_things_in_the_place_of_the_state_file_are_put_aside() {
 }
 
 #[test]
-fn state_that_may_not_be_read_is_a_loss_unless_the_reader_may_read_everything() {
+fn unreadable_state_is_lost_to_unprivileged_readers() {
     let (directory, whole) = (tempfile::tempdir().unwrap(), whole());
     let path = directory.path().join(FILE);
     fs::write(&path, file::encode(&whole).unwrap()).unwrap();
@@ -212,7 +212,7 @@ fn another_version_is_told_from_damage() {
 }
 
 #[test]
-fn damaged_state_on_a_disk_that_cannot_be_written_is_kept_until_it_can() {
+fn damaged_state_is_kept_until_disk_works() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(FILE);
     fs::write(&path, "damaged").unwrap();
@@ -230,7 +230,7 @@ fn damaged_state_on_a_disk_that_cannot_be_written_is_kept_until_it_can() {
 }
 
 #[test]
-fn directory_that_cannot_be_used_is_tried_again_with_every_save() {
+fn unusable_directory_is_retried_each_save() {
     let parent = tempfile::tempdir().unwrap();
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
@@ -248,7 +248,7 @@ fn directory_that_cannot_be_used_is_tried_again_with_every_save() {
 }
 
 #[test]
-fn lock_file_that_is_something_else_keeps_no_controller_from_starting() {
+fn obstacle_at_the_lock_path_prevents_nothing() {
     let makes: [Replacement<'_>; 3] = [
         ("a FIFO", &|path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success())),
         ("a device", &|path| symlink("/dev/zero", path).unwrap()),

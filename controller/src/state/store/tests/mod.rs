@@ -15,7 +15,7 @@ fn state(epoch: u64) -> DurableState {
 }
 
 #[test]
-fn saved_state_is_read_again_and_the_directory_is_locked() {
+fn saved_state_is_read_from_locked_directory() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b");
     let (store, opened) = open(&path);
@@ -29,7 +29,7 @@ fn saved_state_is_read_again_and_the_directory_is_locked() {
 
 #[test]
 #[cfg(unix)]
-fn state_file_is_readable_by_its_owner_alone() {
+fn state_file_is_private() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(FILE);
@@ -51,7 +51,7 @@ fn state_file_is_readable_by_its_owner_alone() {
 }
 
 #[test]
-fn crash_before_the_rename_keeps_the_state_saved_before() {
+fn crash_before_rename_keeps_the_former_state() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open(directory.path());
     store.save(&state(9)).unwrap();
@@ -64,7 +64,7 @@ fn crash_before_the_rename_keeps_the_state_saved_before() {
 }
 
 #[test]
-fn failed_save_keeps_the_state_saved_before_and_the_next_one_may_succeed() {
+fn failed_save_keeps_the_former_state() {
     let directory = tempfile::tempdir().unwrap();
     let (store, _) = open(directory.path());
     store.save(&state(9)).unwrap();
@@ -81,7 +81,7 @@ fn failed_save_keeps_the_state_saved_before_and_the_next_one_may_succeed() {
 
 #[cfg(unix)]
 #[test]
-fn deleted_lock_file_lets_one_of_two_controllers_save() {
+fn deleted_lock_lets_one_controller_save() {
     let directory = tempfile::tempdir().unwrap();
     let (first, _) = open(directory.path());
     first.save(&state(1)).unwrap();
@@ -95,7 +95,7 @@ fn deleted_lock_file_lets_one_of_two_controllers_save() {
 
 #[cfg(unix)]
 #[test]
-fn directory_that_was_deleted_is_locked_again_by_the_next_save() {
+fn recreated_directory_is_locked_again() {
     let directory = tempfile::tempdir().unwrap();
     let state_directory = directory.path().join("state");
     let (store, _) = open(&state_directory);

@@ -80,7 +80,7 @@ fn three_tenants() {
 }
 
 #[test]
-fn what_cannot_be_meant_counts_as_nothing_or_as_the_nearest() {
+fn meaningless_weights_become_the_nearest_valid() {
     for nothing in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -0.0] {
         assert_eq!(divided(10.0, &[claim(nothing, 1.0, nothing), claim(20.0, 1.0, nothing)]), [0.0, 10.0]);
         assert_eq!(divided(nothing, &[claim(20.0, 1.0, 5.0)]), [0.0]);
@@ -164,7 +164,7 @@ proptest! {
     }
 
     #[test]
-    fn all_is_given_and_nobody_gets_more_than_asked((capacity, claims) in divisions()) {
+    fn everything_is_given_within_the_claims((capacity, claims) in divisions()) {
         let parts = divided(capacity, &claims);
         let expected = demanded(&claims).min(capacity);
         prop_assert!((parts.iter().sum::<f64>() - expected).abs() <= ROUNDING * expected, "{parts:?}, not {expected}");
@@ -197,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn room_is_all_that_is_left_or_a_part_by_weight((capacity, claims) in divisions()) {
+    fn room_is_the_rest_or_weighted((capacity, claims) in divisions()) {
         let parts = divided(capacity, &claims);
         let rooms = roomy(capacity, &claims);
         prop_assert!(rooms.iter().zip(&parts).all(|(room, part)| room >= part), "{rooms:?} around {parts:?}");

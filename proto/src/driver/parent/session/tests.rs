@@ -52,7 +52,7 @@ fn session(accepts: bool) -> Session<Decided> {
 }
 
 #[test]
-fn keys_of_a_large_report_are_entered_with_each_part_and_the_last_part_has_a_deadline() {
+fn large_report_enters_part_by_part() {
     let key = |id| Key { bucket: Bucket::new("b").unwrap(), tenant: Tenant::new(&format!("t{id}")).unwrap() };
     let definition =
         |id| KeyDefinition { key: key(id), base: Counts::ZERO, sent: Counts::ZERO, continues: false };
@@ -83,7 +83,7 @@ fn keys_of_a_large_report_are_entered_with_each_part_and_the_last_part_has_a_dea
 }
 
 #[test]
-fn only_an_accepted_farewell_is_an_orderly_one() {
+fn only_an_accepted_farewell_is_orderly() {
     for (leaving, accepts, is_orderly) in
         [(true, true, true), (true, false, false), (false, true, false), (false, false, false)]
     {
